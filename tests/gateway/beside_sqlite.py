@@ -1,4 +1,4 @@
-"""The ``hermes`` command in a process in which Python's SQLite library uses the store, too.
+"""The ``hermes`` command in a process that also uses the store through Python's SQLite library.
 
 python -m tests.gateway.beside_sqlite /some/where/state.db gateway run
 """

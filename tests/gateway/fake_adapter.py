@@ -1,4 +1,4 @@
-"""A messenger in memory: what is sent to it can be looked at, and it fails as it is told."""
+"""A messenger in memory that records what it sends and fails on request."""
 
 from __future__ import annotations
 

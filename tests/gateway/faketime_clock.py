@@ -1,4 +1,4 @@
-"""A clock in a test's hands for a real process, by libfaketime."""
+"""A clock that a test controls for a real process, with libfaketime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _library() -> Path:
 
 
 class FaketimeClock:
-    """What time it is for processes with `environ`: it goes on by itself, and jumps when told.
+    """The time of processes with `environ`: it runs by itself, and jumps on request.
 
     Only the time of day: waiting takes as long as ever, as on a machine whose clock is set.
     """

@@ -1,4 +1,4 @@
-"""Several gateways for real: ``hermes gateway run`` on one database, behind one bot's webhook."""
+"""Several real gateways: ``hermes gateway run`` on one database, behind the webhook of one bot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def first_call_held(telegram: TelegramServer, method: str) -> Iterator[threading
             return answer(params)
         is_held.set()
         assert is_over.wait(2 * PATIENCE)
-        raise Refusal(500, "Nobody waits for this.")
+        raise Refusal(500, "No handler waits for this.")
 
     telegram._methods[method.lower()] = hold
     try:

@@ -1,4 +1,4 @@
-"""A gateway at work: a real store, Telegram's protocol and a model's, all over sockets."""
+"""A running gateway: a real store, and the protocols of Telegram and a model over sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody talks to the agent without being let in."""
+"""Only allowed or paired users get an answer."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def authorisation(senders: Senders, clock: FrozenClock, **access: Any) -> Author
         ({"allowed_chats": frozenset({"c"})}, {"chat_type": "group"}, "chat"),
         ({"allowed_chats": frozenset({"p"})}, {"parent_chat_id": "p"}, "chat"),
         ({}, {"role_authorized": True}, "role"),
-        ({"allowed_users": frozenset("*")}, {}, "everybody"),
+        ({"allowed_users": frozenset("*")}, {}, "open"),
     ],
 )
-def test_who_is_let_in(
+def test_which_senders_are_allowed(
     senders: Senders,
     clock: FrozenClock,
     access: dict[str, Any],
@@ -77,13 +77,13 @@ def test_others_are_refused_without_a_word(
     assert verdict == (False, "unknown", None)
 
 
-def test_members_of_a_role_are_let_in(senders: Senders, clock: FrozenClock) -> None:
+def test_members_of_a_role_are_allowed(senders: Senders, clock: FrozenClock) -> None:
     asked = authorisation(senders, clock, allowed_roles=frozenset({"r"}), pairing=False)
     assert asked.decide(source(), ["q", "r"]) == (True, "role", None)
     assert asked.decide(source(), ["q"]) == (False, "unknown", None)
     assert asked.decide(source()) == (False, "unknown", None)
-    nobody = authorisation(senders, clock, pairing=False)
-    assert nobody.decide(source(), ["r"]) == (False, "unknown", None)
+    without_roles = authorisation(senders, clock, pairing=False)
+    assert without_roles.decide(source(), ["r"]) == (False, "unknown", None)
 
 
 def test_a_bot_is_refused_wherever_it_writes(senders: Senders, clock: FrozenClock) -> None:
@@ -93,7 +93,7 @@ def test_a_bot_is_refused_wherever_it_writes(senders: Senders, clock: FrozenCloc
     assert verdict == (False, "bot", None)
 
 
-def test_a_platform_that_is_not_configured_lets_nobody_in(
+def test_a_platform_without_configuration_allows_no_sender(
     senders: Senders, clock: FrozenClock
 ) -> None:
     assert Authorisation(senders, {}, clock).decide(source()) == (False, "unknown", None)
@@ -154,16 +154,16 @@ def test_a_decision_about_either_id_of_a_person_holds(
     senders: Senders, clock: FrozenClock, decided_about: str
 ) -> None:
     deciding = authorisation(senders, clock)
-    somebody = source(user_id_alt="lasting")
+    sender = source(user_id_alt="lasting")
     senders.decide("telegram", decided_about, "allowed")
-    assert deciding.decide(somebody) == (True, "paired", None)
+    assert deciding.decide(sender) == (True, "paired", None)
     senders.decide("telegram", decided_about, "blocked")
-    assert deciding.decide(somebody) == (False, "blocked", None)
+    assert deciding.decide(sender) == (False, "blocked", None)
     senders.decide("telegram", "u" if decided_about == "lasting" else "lasting", "allowed")
-    assert deciding.decide(somebody) == (False, "blocked", None)
+    assert deciding.decide(sender) == (False, "blocked", None)
 
 
-def test_whoever_writes_too_often_waits(senders: Senders, clock: FrozenClock) -> None:
+def test_a_sender_above_the_rate_limit_waits(senders: Senders, clock: FrozenClock) -> None:
     deciding = authorisation(senders, clock, allowed_users=frozenset("*"), messages_per_minute=3)
     assert [deciding.decide(source()).is_allowed for _ in range(4)] == [True, True, True, False]
     refused = deciding.decide(source())

@@ -1,4 +1,4 @@
-"""Every platform at once, on one gateway: the real command, killed and started again."""
+"""All platforms on one gateway: the real command, killed and restarted."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class _Log:
 
 
 class LocalTalk:
-    """Somebody at the local socket, who comes back when the gateway does."""
+    """A client of the local socket that reconnects after a restart of the gateway."""
 
     def __init__(self, path: Path) -> None:
         self.heard: list[str] = []
@@ -342,7 +342,7 @@ def test_all_platforms_at_once_on_one_gateway(everywhere: Everywhere) -> None:
             assert everywhere.wait_for(name, len)[0] == answer
         assert everywhere.keys() == everywhere.documented_keys()
 
-        # Everybody finds their own, and nothing of anybody else.
+        # Users find their own messages only.
         for name in sorted(set(names) - {"api"}):
             everywhere.say(name, "!search plum" if name == "matrix" else "/search plum")
             found = everywhere.wait_for(name, lambda heard: len(heard) >= 2)[1]
@@ -371,10 +371,10 @@ def test_all_platforms_at_once_on_one_gateway(everywhere: Everywhere) -> None:
             assert heard.count(last) == 1
         assert everywhere.keys() == everywhere.documented_keys()
 
-        # What a terminal hands over goes on in every home channel.
+        # A session from the terminal continues in every home channel.
         handed_over = everywhere.hand_over()
         for name in handed_over:
-            note = f"We go on here with: Roof of {name}"
+            note = f"Continuing here: Roof of {name}"
             everywhere.wait_for(name, lambda heard, note=note: note in heard)
             everywhere.say(name, f"And the door of {name}?")
         for name in handed_over:

@@ -212,7 +212,7 @@ def wait_until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
 
 
 def deliver(fleet: Fleet, lanes: int, each: int) -> dict[int, list[str]]:
-    """Let everybody write, some of it twice; return what each has written, in order."""
+    """Let all users write, some messages twice; return the messages of each, in order."""
     chance = random.Random(SEED)
     written: dict[int, list[str]] = defaultdict(list)
     again: list[dict[str, Any]] = []

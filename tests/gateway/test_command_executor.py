@@ -1,4 +1,4 @@
-"""Commands whose process died: done or reported, once; and commands that are all or nothing."""
+"""Commands of processes that died are run or reported once; commands are atomic."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def notes_of(db: SessionDB) -> list[tuple[str, str]]:
         ("/title", "Title: "),
         ("/status", "Model: "),
         ("/new", "A new conversation."),
-        ("/undo", "I was interrupted while I carried out /undo."),
+        ("/undo", "I was interrupted while running /undo."),
     ],
 )
 def test_what_a_dead_process_left_is_done_or_reported(
@@ -102,7 +102,7 @@ def test_what_has_happened_is_not_done_again(harness: TelegramHarness) -> None:
     talk(harness)
     leave(harness, "/new", has_happened=True)
     harness.start()
-    assert "/new was carried out" in harness.wait_for_replies(2)[1]
+    assert "/new was completed" in harness.wait_for_replies(2)[1]
     with harness.open_db() as db:
         assert db.session_count() == 1
 
@@ -117,7 +117,7 @@ def test_a_living_gateway_sees_to_it(harness: TelegramHarness) -> None:
 
 
 def test_to_stop_comes_before_going_on(harness: TelegramHarness) -> None:
-    """What somebody wanted stopped when the gateway died is not begun again."""
+    """A turn that a user stopped when the gateway died does not start again."""
     talk(harness)
     with (
         harness.open_db() as db,
@@ -130,7 +130,7 @@ def test_to_stop_comes_before_going_on(harness: TelegramHarness) -> None:
         )
     leave(harness, "/stop")
     harness.start()
-    assert "Stopped. 1 queued message was dropped." in harness.wait_for_replies(2)[1]
+    assert "Stopped. Dropped 1 queued message." in harness.wait_for_replies(2)[1]
     harness.telegram.write("Good")
     assert "You said: Good" in harness.wait_for_replies(3)[2]
     assert not any("Do not do this" in reply for reply in harness.replies())
@@ -180,7 +180,7 @@ def test_all_of_it_or_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(lane_operations, step, fail)
         harness.telegram.write(text)
-        assert harness.wait_for_replies(1) == ["That was not done: The database is away."]
+        assert harness.wait_for_replies(1) == ["Not done: The database is away."]
     gate.open()
     assert harness.wait_for_replies(2)[1] == "Still there"
     harness.model.respond = echo

@@ -1,4 +1,4 @@
-"""Commands and probes of a gateway whose database is frozen, or not there: in time, and true."""
+"""Commands and probes of a gateway whose database is frozen or unreachable: fast and correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies reach their chat: in order, in parts, again after failures, and visibly if not at all."""
+"""Delivery of replies: in order, in parts, with retries, and with a visible failure."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_fault_of_an_adapter_is_an_attempt(
     room.failures = [AttributeError("no such thing")]
     assert deliver(outbox, room) == ["postponed"]
     assert "failed to send: AttributeError in" in caplog.text
-    assert "no such thing" not in caplog.text, "it may hold what somebody wrote"
+    assert "no such thing" not in caplog.text, "it may contain user text"
     (kept,) = outbox.list(["waiting"])
     assert (kept.attempts, kept.error) == (1, "AttributeError: no such thing")
 
@@ -279,7 +279,7 @@ def test_targets_come_back_unchanged() -> None:
     assert target_of(target_text(target)) == target
 
 
-def test_a_reply_to_nowhere_is_given_up_and_holds_up_nobody(
+def test_a_reply_without_a_target_is_given_up_and_blocks_no_other(
     outbox: Outbox, room: FakeAdapter
 ) -> None:
     there = reply_to(Target("telegram", "1"), "Lost")

@@ -1,4 +1,4 @@
-"""A draft whose turn another process has taken over is theirs to change."""
+"""A draft belongs to the process that has taken over its turn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def shown(room: FakeAdapter, text: str) -> None:
 
 @pytest.mark.parametrize("is_mine", [True, False])
 def test_after_a_long_silence_it_is_looked_whose_it_is(is_mine: bool) -> None:
-    async def scene() -> list[str]:
+    async def run() -> list[str]:
         room, note, clock = FakeAdapter(), Note(), FrozenClock()
         streaming = Streaming(edit_interval=0.0, buffer_threshold=1, cursor="|")
         room.limits = room.limits.__class__(text=40, edits=True, edit_seconds=0.0)  # type: ignore[misc]
@@ -59,11 +59,11 @@ def test_after_a_long_silence_it_is_looked_whose_it_is(is_mine: bool) -> None:
         await draft.leave(is_over=True)
         return room.chats["1"]
 
-    assert asyncio.run(scene()) == ["One, two, three" if is_mine else "One, two|"]
+    assert asyncio.run(run()) == ["One, two, three" if is_mine else "One, two|"]
 
 
-def test_what_was_first_shown_after_the_end_of_the_turn_is_nobody_elses() -> None:
-    async def scene() -> list[str]:
+def test_a_draft_shown_after_the_end_of_the_turn_stays_with_its_process() -> None:
+    async def run() -> list[str]:
         room, note = FakeAdapter(), Note()
         note.is_ended, note.is_mine = True, False
         room.limits = room.limits.__class__(text=40, edits=True, edit_seconds=0.0)  # type: ignore[misc]
@@ -75,11 +75,11 @@ def test_what_was_first_shown_after_the_end_of_the_turn_is_nobody_elses() -> Non
         await draft.leave(is_over=True)
         return room.chats["1"]
 
-    assert asyncio.run(scene()) == ["One"]
+    assert asyncio.run(run()) == ["One"]
 
 
-def test_it_goes_on_in_the_message_that_was_left() -> None:
-    async def scene() -> list[str]:
+def test_it_continues_in_the_message_of_the_earlier_attempt() -> None:
+    async def run() -> list[str]:
         room = FakeAdapter()
         left = await room.send(TARGET, "One, tw|", key="before")
         streaming = Streaming(edit_interval=0.0, buffer_threshold=1, cursor="|")
@@ -89,4 +89,4 @@ def test_it_goes_on_in_the_message_that_was_left() -> None:
         await draft.finish()
         return room.chats["1"]
 
-    assert asyncio.run(scene()) == ["One, two|"]
+    assert asyncio.run(run()) == ["One, two|"]

@@ -1,4 +1,4 @@
-"""Forgetting somebody while a gateway runs, and what lies in its files."""
+"""Erasing a user while a gateway runs, also from its spool files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def forget(harness: TelegramHarness, user: dict[str, object]) -> None:
         assert all(step.place == "store files" for step in receipt.pending), receipt
 
 
-def test_a_room_goes_on_without_what_somebody_wrote(harness: TelegramHarness) -> None:
+def test_a_room_continues_without_the_messages_of_an_erased_user(harness: TelegramHarness) -> None:
     harness.start()
     for number, (user, text) in enumerate(
         [(ANNA, f"I am a {SECRET}"), (BERT, "And I am Bert"), (ANNA, f"{SECRET}, as I said")], 1
@@ -140,7 +140,7 @@ def test_a_file_of_the_living(tmp_path: Path) -> None:
         is_forgotten = ErasureFilter(db.store)
         assert is_forgotten(spooled("ann", "x"))
         assert not is_forgotten(spooled("bob", "x"))
-        # Sent later, or nobody knows when: it is not lost.
+        # Sent later, or at an unknown time: it is not lost.
         assert not is_forgotten(spooled("ann", "x", 11.0))
         assert not is_forgotten(spooled("ann", "x", None))
         stored: list[str] = []

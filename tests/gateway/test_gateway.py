@@ -1,4 +1,4 @@
-"""A gateway end to end: through Telegram's own SDK, a model's protocol and a real store."""
+"""A gateway end to end: Telegram's own SDK, the protocol of a model, and a real store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_message_is_answered_and_stored(harness: TelegramHarness) -> None:
     assert (harness.home / ".clean_shutdown").exists()
 
 
-def test_a_conversation_goes_on_after_a_restart(harness: TelegramHarness) -> None:
+def test_a_conversation_continues_after_a_restart(harness: TelegramHarness) -> None:
     running = harness.start()
     harness.telegram.write("One")
     harness.wait_for_replies(1)
@@ -133,7 +133,7 @@ def test_a_failing_model_is_told_and_the_message_kept(harness: TelegramHarness) 
     assert contents(harness)[0] == ("user", "Hello")
     harness.model.respond = echo
     harness.telegram.write("/retry")
-    assert harness.wait_for_replies(3)[1:] == ["I ask again.", "You said: Hello"]
+    assert harness.wait_for_replies(3)[1:] == ["Asking again.", "You said: Hello"]
 
 
 def test_stop_interrupts_suspends_and_drops(harness: TelegramHarness) -> None:
@@ -147,7 +147,7 @@ def test_stop_interrupts_suspends_and_drops(harness: TelegramHarness) -> None:
     harness.telegram.write("/stop")
     harness.telegram.wait_for(lambda: any("Stopped" in text for text in harness.replies()))
     (stopped,) = (text for text in harness.replies() if "Stopped" in text)
-    assert "2 queued messages were dropped" in stopped
+    assert "Dropped 2 queued messages" in stopped
     harness.model.respond = echo
     harness.telegram.write("Hello again")
     harness.telegram.wait_for(lambda: any("Hello again" in text for text in harness.replies()))

@@ -1,4 +1,4 @@
-"""A session that began in a terminal goes on at a messenger."""
+"""A session from the terminal continues on a messenger."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def state(harness: TelegramHarness) -> tuple[str, str | None]:
     return found["state"], found["error"]
 
 
-def test_it_goes_on_in_the_home_channel(harness: TelegramHarness) -> None:
+def test_it_continues_in_the_home_channel(harness: TelegramHarness) -> None:
     harness.config["platforms"]["telegram"]["home_channel"] = ANNA["id"]
     running = harness.start()
-    # Bots cannot write to somebody who has never written to them.
+    # Bots cannot write to a user who has never written to them.
     harness.telegram.write("Hello")
     harness.wait_for_replies(1)
     with harness.open_db() as db:
         assert db.request_handoff("s1", "telegram")
     assert running.gateway is not None
     running.gateway.beat_now()
-    assert harness.wait_for_replies(2)[1] == "We go on here with: Roof"
+    assert harness.wait_for_replies(2)[1] == "Continuing here: Roof"
     assert state(harness) == ("completed", None)
     harness.telegram.write("Which colour?")
     assert harness.wait_for_replies(3)[2] == "You said: Which colour?"
@@ -83,7 +83,7 @@ def test_another_platform_waits_for_its_gateway(harness: TelegramHarness) -> Non
     assert state(harness) == ("pending", None)
 
 
-# ── a home channel in which nobody has written yet ────────────────────────────────────────────
+# ── a home channel without messages ──────────────────────────────────────────────────────────
 
 
 def taken(harness: Any, gateway: Gateway) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def goes_on(harness: Any) -> bool:
 
 
 @pytest.fixture(params=["telegram", "discord", "slack"])
-def group_town(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+def group_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     made: Any
     if request.param == "telegram":
         made, home = TelegramHarness(tmp_path), GROUP["id"]
@@ -151,43 +151,43 @@ def ask(harness: Any) -> None:
         harness.slack.wait_for(lambda: any(is_answer(sent.text) for sent in harness.slack.sent))
 
 
-def test_a_shared_group_goes_on_with_it(group_town: Any) -> None:
-    group_town.config["group_sessions_per_user"] = False
-    hand_over(group_town)
+def test_a_shared_group_continues_it(group_harness: Any) -> None:
+    group_harness.config["group_sessions_per_user"] = False
+    hand_over(group_harness)
 
-    ask(group_town)
+    ask(group_harness)
 
-    assert goes_on(group_town)
-
-
-def test_the_only_one_who_may_talk_goes_on_with_it(group_town: Any) -> None:
-    hand_over(group_town)
-
-    ask(group_town)
-
-    assert goes_on(group_town)
+    assert goes_on(group_harness)
 
 
-def test_where_it_is_not_known_whose_it_is_it_stays(group_town: Any) -> None:
-    section = group_town.config["platforms"][group_town.platform_name]
+def test_the_only_allowed_user_continues_it(group_harness: Any) -> None:
+    hand_over(group_harness)
+
+    ask(group_harness)
+
+    assert goes_on(group_harness)
+
+
+def test_where_it_is_not_known_whose_it_is_it_stays(group_harness: Any) -> None:
+    section = group_harness.config["platforms"][group_harness.platform_name]
     section["allowed_users"] = [*section["allowed_users"], "U0OTHER"]
 
-    hand_over(group_town, error="Write something there, and hand it over again.")
+    hand_over(group_harness, error="Send a message there, then hand off again.")
 
 
 def test_it_waits_until_the_platform_has_told_what_the_home_channel_is(
-    group_town: Any, monkeypatch: pytest.MonkeyPatch
+    group_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with group_town.open_db() as db:
+    with group_harness.open_db() as db:
         db.create_session("s2", "cli")
         db.append_message("s2", "user", "The door is red.")
-        assert db.request_handoff("s2", group_town.platform_name)
+        assert db.request_handoff("s2", group_harness.platform_name)
     with monkeypatch.context() as patch:
         for kind in (TelegramAdapter, DiscordAdapter, SlackAdapter):
             patch.setattr(kind, "chat_type_of", lambda _adapter, _chat_id: None)
-        running = group_town.start()
+        running = group_harness.start()
         assert running.gateway is not None
         assert running.gateway.handoffs.take_all() == 0
-        with group_town.open_db() as db:
+        with group_harness.open_db() as db:
             assert (db.get_handoff_state("s2") or {})["state"] == "pending"
-    assert taken(group_town, running.gateway)["state"] == "completed"
+    assert taken(group_harness, running.gateway)["state"] == "completed"

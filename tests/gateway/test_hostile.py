@@ -1,4 +1,4 @@
-"""People who want something else than an answer."""
+"""Senders with hostile input."""
 
 from __future__ import annotations
 

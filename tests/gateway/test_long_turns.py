@@ -1,4 +1,4 @@
-"""Turns that take long: how their users hear of it, and that only time that passed counts."""
+"""Long turns: notices to their users, and only elapsed time counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def harness(tmp_path: Path, clock: FrozenClock) -> Iterator[TelegramHarness]:
         yield harness
 
 
-def test_a_long_turn_says_that_it_goes_on(harness: TelegramHarness) -> None:
+def test_a_long_turn_says_that_it_is_still_running(harness: TelegramHarness) -> None:
     running = harness.start()
     assert running.gateway is not None
     watch = running.take_stopwatch()
@@ -66,7 +66,7 @@ def test_a_turn_in_which_nothing_happens_is_warned_of_and_then_ended(
 
 
 @pytest.mark.parametrize("hours", [0.1, 0.3, 24])
-def test_a_turn_goes_on_when_the_clock_jumps(
+def test_a_turn_continues_when_the_clock_jumps(
     harness: TelegramHarness, clock: FrozenClock, hours: float
 ) -> None:
     """A laptop slept, or a clock was set: no time has passed for the turn."""

@@ -1,4 +1,4 @@
-"""What the C library keeps for a gateway: asked of glibc where there is one, in another process."""
+"""Memory limits of the C library, checked with glibc in another process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_many_threads_have_few_arenas() -> None:
 @pytest.mark.parametrize(
     "environ", [{"MALLOC_ARENA_MAX": "9"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=9"}]
 )
-def test_whoever_runs_it_may_choose(environ: dict[str, str]) -> None:
+def test_the_environment_may_override_it(environ: dict[str, str]) -> None:
     assert arenas(environ) > 2
 
 
@@ -95,11 +95,11 @@ def test_memory_is_given_back_once_when_nothing_runs(
     harness.model.respond = lambda _request: streamed(gate, "Done.")
     harness.telegram.write("Hello")
     gate.wait_until_reached()
-    gateway._rest()
+    gateway._trim_memory_when_idle()
     assert len(given_back) == 1
     gate.open()
     harness.wait_for_replies(1)
     assert gateway.pool.wait_idle(PATIENCE)
     for _ in range(2):
-        gateway._rest()
+        gateway._trim_memory_when_idle()
     assert len(given_back) == 2

@@ -1,4 +1,4 @@
-"""Before a conversation is reset by itself, the agent writes down what matters."""
+"""Before an automatic reset, the agent writes down what matters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def expire(harness: TelegramHarness, clock: FrozenClock) -> None:
     running.stop()
 
 
-def test_the_agent_saves_what_matters_and_nobody_is_written_to(
+def test_the_agent_saves_what_matters_and_sends_nothing(
     harness: TelegramHarness, clock: FrozenClock
 ) -> None:
     expire(harness, clock)

@@ -1,4 +1,4 @@
-"""Those who watch a message are told what happens to it, whenever they come."""
+"""Clients that watch a message get all of its progress, whenever they start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hermes_sessions.gateway.platforms.port import Progress
 END = Progress("ended", "Hello there", outcome="completed")
 
 
-def perform(scene: Callable[[ProgressHub], Awaitable[None]]) -> None:
+def perform(run: Callable[[ProgressHub], Awaitable[None]]) -> None:
     async def main() -> None:
-        await scene(ProgressHub(asyncio.get_running_loop()))
+        await run(ProgressHub(asyncio.get_running_loop()))
 
     asyncio.run(main())
 
@@ -37,8 +37,8 @@ async def begin_to_watch(hub: ProgressHub, item_id: int) -> asyncio.Task[list[Pr
     return task
 
 
-def test_whoever_comes_late_is_told_all_of_it_once() -> None:
-    async def scene(hub: ProgressHub) -> None:
+def test_a_late_watcher_gets_all_progress_once() -> None:
+    async def run(hub: ProgressHub) -> None:
         early = await begin_to_watch(hub, 1)
         hub.publish([1], Progress("reasoning", "Hm"))
         said(hub, 1, "Hel", "lo")
@@ -57,21 +57,21 @@ def test_whoever_comes_late_is_told_all_of_it_once() -> None:
         assert [each.text for each in await late] == ["Hm", "Hello", "search", " there", END.text]
         assert await seen(hub, 1) == [END], "after the end that is enough"
 
-    perform(scene)
+    perform(run)
 
 
 def test_nothing_is_kept_of_what_ended() -> None:
-    async def scene(hub: ProgressHub) -> None:
+    async def run(hub: ProgressHub) -> None:
         for item_id in range(50):
             said(hub, item_id, "x" * 1000, "y" * 5000, "z")
             hub.publish([item_id], Progress("ended", "", outcome="dropped"))
         assert (len(hub._running), hub._running_characters) == (0, 0)
 
-    perform(scene)
+    perform(run)
 
 
-def test_turns_that_nobody_ends_are_forgotten_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(hub: ProgressHub) -> None:
+def test_turns_without_an_end_are_forgotten_eventually(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(hub: ProgressHub) -> None:
         monkeypatch.setattr(message_progress, "_RUNNING", 3)
         for item_id in range(9):
             said(hub, item_id, "lost")
@@ -80,6 +80,6 @@ def test_turns_that_nobody_ends_are_forgotten_one_day(monkeypatch: pytest.Monkey
         said(hub, 9, "x" * 99)
         assert list(hub._running) == [9]
         said(hub, 9, "x" * 99)
-        assert (list(hub._running), hub._running_characters) == ([9], 198), "it goes on"
+        assert (list(hub._running), hub._running_characters) == ([9], 198), "it continues"
 
-    perform(scene)
+    perform(run)

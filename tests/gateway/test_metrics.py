@@ -1,4 +1,4 @@
-"""Metrics count what happened, show what is, and contain nothing that anybody wrote."""
+"""Metrics count events, show the current state, and contain no user data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_receipt_says_is_not_shown() -> None:
     assert "agent:me" not in text
 
 
-def test_gauges_are_looked_up_when_somebody_asks() -> None:
+def test_gauges_are_read_when_metrics_are_rendered() -> None:
     gateway_metrics = GatewayMetrics()
     outbox = {"waiting": 3.0}
     gateway_metrics.show("outbox", "Replies by status.", lambda: outbox, label="status")
@@ -131,13 +131,13 @@ def test_how_the_store_is_is_one_value_for_metrics_and_readiness() -> None:
 def test_a_store_of_which_nothing_is_heard_is_down() -> None:
     busy = Busy()
     busy.stopwatch.advance(15)
-    assert busy.gateway_metrics.told_store() == {"store": "healthy", "heartbeat_age": 15.0}
+    assert busy.gateway_metrics.store_status() == {"store": "healthy", "heartbeat_age": 15.0}
     busy.stopwatch.advance(0.5)
-    assert busy.gateway_metrics.told_store() == {"store": "down", "heartbeat_age": 15.5}
+    assert busy.gateway_metrics.store_status() == {"store": "down", "heartbeat_age": 15.5}
     assert samples(busy.gateway_metrics)["hermes_gateway_heartbeat_age_seconds",] == 15.5
     assert busy.gateway_metrics.problems() == {"database": "down"}
     busy.watch.worked()
-    assert busy.gateway_metrics.told_store() == {"store": "healthy", "heartbeat_age": 0.0}
+    assert busy.gateway_metrics.store_status() == {"store": "healthy", "heartbeat_age": 0.0}
 
 
 def test_the_delay_of_the_loop_is_measured() -> None:

@@ -60,8 +60,8 @@ def test_what_two_gateways_kept_while_the_database_was_away(tmp_path: Path) -> N
         assert text == "You said: No. 201\nNo. 202\nNo. 203\nNo. 204"
 
 
-def test_what_was_kept_of_somebody_blocked_is_not_answered(tmp_path: Path) -> None:
-    """While the database was away, nobody could say whether they were."""
+def test_a_spooled_message_of_a_blocked_sender_is_not_answered(tmp_path: Path) -> None:
+    """While the database was unavailable, this could not be checked."""
     with TelegramHarness(tmp_path) as harness:
         harness.config["platforms"]["telegram"]["allowed_users"] = ["*"]
         running = harness.start()

@@ -1,4 +1,4 @@
-"""When the database is away: nothing that was confirmed is lost, and people are told."""
+"""While the database is unavailable, no confirmed message is lost, and users are told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_messages_wait_in_a_file_and_are_answered_in_order(place: Place, tmp_pat
                 harness.telegram.write(text)
             harness.telegram.wait_for(lambda: not harness.telegram.waiting)
             told = harness.wait_for_replies(2)[1]
-            assert "database cannot be reached" in told
+            assert "database is unavailable" in told
             assert running.gateway is not None
             assert running.gateway.gateway_metrics.store().state is State.DOWN
             assert "database" in running.gateway.gateway_metrics.problems()
@@ -48,7 +48,7 @@ def test_messages_wait_in_a_file_and_are_answered_in_order(place: Place, tmp_pat
             answers = [text for text in harness.replies() if text.startswith("You said")]
             wanted = ("Before", "One", "Two", "Three")
             assert answers == [f"You said: {text}" for text in wanted]
-            # Nobody knew who this was; Telegram delivered it again.
+            # The sender was unknown; Telegram delivered it again.
             assert "hermes gateway pair" in harness.wait_for_replies(1, 77)[0]
             gateway_metrics = running.gateway.gateway_metrics
             harness.telegram.wait_for(lambda: gateway_metrics.store().is_healthy)

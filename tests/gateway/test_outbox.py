@@ -1,4 +1,4 @@
-"""The outbox: every reply is delivered in its chat's order, by one process at a time."""
+"""The outbox: replies are delivered in order per chat, by one process at a time."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class TestWhatThePlatformTookAndDidNotDeliver:
             outbox.part_sent(outgoing, "m2", seconds=60)
         assert outbox.list(["dead"])[0].sent_ids == ("m1",)
 
-    def test_what_nobody_sent(self, db: SessionDB, outbox: Outbox) -> None:
+    def test_an_unknown_reply(self, db: SessionDB, outbox: Outbox) -> None:
         outgoing = self.sent(outbox, "m1")
         outbox.sent(outgoing)
         assert not outbox.undelivered(outgoing.id, 0, "m9", "no")

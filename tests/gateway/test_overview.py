@@ -1,4 +1,4 @@
-"""Who of a bot's gateways lives, as others see it."""
+"""Which gateways of a bot are alive, as other processes see it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions_testing.clock import FrozenClock
 
 #: No process has this number.
-NOBODY = 2**22 + 1
+NO_PROCESS = 2**22 + 1
 
 
 @pytest.mark.parametrize(
     ("host", "pid", "name", "silent_for", "lives"),
     [
-        ("elsewhere#1", NOBODY, "1", 59, True),
-        ("elsewhere#1", NOBODY, "1", 61, False),
+        ("elsewhere#1", NO_PROCESS, "1", 59, True),
+        ("elsewhere#1", NO_PROCESS, "1", 61, False),
         ("elsewhere#1", os.getpid(), "1.started-never", 59, True),
         (host_name(), os.getpid(), new_process_id(os.getpid()), 59, True),
         (host_name(), os.getpid(), "1", 59, True),
-        (host_name(), NOBODY, "1", 0, False),
+        (host_name(), NO_PROCESS, "1", 0, False),
         (host_name(), os.getpid(), "1.started-never", 0, False),
     ],
     ids=[
@@ -33,7 +33,7 @@ NOBODY = 2**22 + 1
         "silent elsewhere",
         "elsewhere with a number that is used here",
         "here",
-        "here and nobody knows since when",
+        "here without a start time",
         "killed here",
         "killed here and another has its number",
     ],
@@ -50,7 +50,7 @@ def test_who_lives(
         living, silent = find_gateways(db.store, "bot", dead_after=60)
         assert [one.id for one in (living if lives else silent)] == [process.id]
         assert len(living) + len(silent) == 1
-        # Whoever says so less often is not silent for that.
+        # A gateway with a longer heartbeat interval is not dead.
         clock.advance(600)
         assert bool(find_gateways(db.store, "bot", dead_after=3600).living) == (
             lives or host != host_name()

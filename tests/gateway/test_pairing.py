@@ -1,4 +1,4 @@
-"""People are let in by a code that the owner approves."""
+"""Users get access by a code that the owner approves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_only_the_latest_code_works(senders: Senders) -> None:
     senders.approve(second)
 
 
-def test_nobody_gets_any_number_of_codes(senders: Senders) -> None:
+def test_the_number_of_codes_is_limited(senders: Senders) -> None:
     given = [ask(senders, seed=seed) for seed in range(MOST_CODES + 2)]
     assert given.count(None) == 2
     for number in range(MOST_PENDING):
@@ -68,7 +68,7 @@ def test_nobody_gets_any_number_of_codes(senders: Senders) -> None:
     assert ask(senders, "one too many") is None
 
 
-def test_whoever_was_decided_about_gets_no_code(senders: Senders) -> None:
+def test_a_sender_with_a_decision_gets_no_code(senders: Senders) -> None:
     senders.decide("telegram", "u", "blocked")
     assert ask(senders) is None
     assert senders.status("telegram", "u") == "blocked"
@@ -97,6 +97,6 @@ def test_namespaces_do_not_see_each_other(db: SessionDB, senders: Senders) -> No
         other.approve(code)
 
 
-def test_nobody_is_decided_about_without_an_id(senders: Senders) -> None:
+def test_a_decision_needs_an_id(senders: Senders) -> None:
     with pytest.raises(InvalidInput, match="Say who"):
         senders.decide("telegram", "", "allowed")

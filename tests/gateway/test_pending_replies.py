@@ -1,4 +1,4 @@
-"""What another gateway has answered is sent soon, and an idle database is left alone."""
+"""Answers of other gateways are sent soon, and an idle database is not polled."""
 
 from __future__ import annotations
 

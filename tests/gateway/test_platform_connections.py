@@ -1,4 +1,4 @@
-"""What goes wrong with one platform, at the start or at the end, is nobody else's matter."""
+"""A failure of one platform, at the start or at the end, does not affect the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def slack() -> Iterator[SlackServer]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Where somebody takes calls, and never answers."""
+    """An address that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -66,7 +66,7 @@ def platforms_of(harness: TelegramHarness) -> dict[str, str]:
 # ── a whole gateway ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wrong_token_is_said_and_the_others_go_on(
+def test_a_wrong_token_is_reported_and_the_others_continue(
     harness: TelegramHarness, slack: SlackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.config["platforms"]["slack"] = slack_section(slack, token="xoxb-000000-wrong")
@@ -75,9 +75,9 @@ def test_a_wrong_token_is_said_and_the_others_go_on(
     assert harness.wait_for_replies(1) == ["You said: Hello"]
     said = platforms_of(harness)
     assert said["telegram"] == "connected"
-    assert said["slack"].startswith("left out: ")
+    assert said["slack"].startswith("disabled: ")
     assert "platforms.slack.token" in said["slack"]
-    assert any("slack is left out" in record.getMessage() for record in caplog.records)
+    assert any("slack is disabled" in record.getMessage() for record in caplog.records)
     assert "xoxb-000000-wrong" not in caplog.text + said["slack"]
 
 
@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_ends_only_what_needs_it(
     assert "cannot listen on" in platforms_of(harness)["slack"]
 
 
-def test_a_platform_that_never_answers_keeps_nobody_from_talking_or_leaving(
+def test_a_platform_that_never_answers_blocks_neither_others_nor_the_stop(
     harness: TelegramHarness, slack: SlackServer, silent_port: int
 ) -> None:
     base_url = f"http://127.0.0.1:{silent_port}/api/"
@@ -149,7 +149,7 @@ class Scripted(Adapter):
             await asyncio.Event().wait()
         self._is_connected = False
         if self.outcomes:
-            raise RuntimeError("nobody foresaw it")
+            raise RuntimeError("unexpected")
 
     @property
     def is_connected(self) -> bool:
@@ -164,7 +164,7 @@ async def at_once(_seconds: float) -> None:
 
 
 async def nothing() -> None:
-    """Do nothing when somebody is late."""
+    """Do nothing for a late platform."""
 
 
 def made(*adapters: Adapter, first_seconds: float = 60, grace_seconds: float = 60) -> Connections:
@@ -208,12 +208,12 @@ def test_what_is_refused_later_is_logged_and_not_tried_again(
         connections = made(one, Scripted())
         await connections.connect(RecordingServices(), asyncio.Event())
         await until(lambda: bool(connections.refused))
-        assert connections.states() == {"p0": "left out: Who are you?", "p1": "connected"}
+        assert connections.states() == {"p0": "disabled: Who are you?", "p1": "connected"}
         await connections.disconnect()
         assert one.tries == 2
 
     asyncio.run(act())
-    assert "p0 is left out; put this right, and restart: Who are you?" in caplog.text
+    assert "p0 is disabled until you fix this and restart: Who are you?" in caplog.text
 
 
 def test_when_none_can_be_used_that_is_the_end() -> None:
@@ -225,7 +225,9 @@ def test_when_none_can_be_used_that_is_the_end() -> None:
     asyncio.run(act())
 
 
-def test_nobody_waits_for_ever_for_one_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_start_does_not_wait_for_ever_for_a_platform_that_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def act() -> None:
         hanging, other = Scripted(hangs=True), Scripted()
         connections = made(hanging, other, first_seconds=0.05, grace_seconds=0.05)
@@ -235,11 +237,11 @@ def test_nobody_waits_for_ever_for_one_that_hangs(caplog: pytest.LogCaptureFixtu
         assert (hanging.ends, other.ends, other.is_connected) == (1, 1, False)
 
     asyncio.run(act())
-    assert "p0 takes long to connect; the others go on without it" in caplog.text
+    assert "p0 is slow to connect; starting without it" in caplog.text
     assert "p0 did not disconnect in time" in caplog.text
 
 
-def test_the_end_may_come_while_somebody_connects() -> None:
+def test_the_stop_may_come_while_a_platform_connects() -> None:
     async def act() -> None:
         connections = made(Scripted(hangs=True), grace_seconds=0.05)
         ending = asyncio.Event()
@@ -252,7 +254,7 @@ def test_the_end_may_come_while_somebody_connects() -> None:
     asyncio.run(act())
 
 
-def test_what_goes_wrong_with_leaving_keeps_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_disconnect_does_not_block_the_stop(caplog: pytest.LogCaptureFixture) -> None:
     async def act() -> None:
         one, other = Scripted(None, RuntimeError()), Scripted()
         connections = made(one, other)
@@ -267,12 +269,12 @@ def test_what_goes_wrong_with_leaving_keeps_nobody(caplog: pytest.LogCaptureFixt
 # ── what is said about it ─────────────────────────────────────────────────────────────────────
 
 
-def test_what_somebody_else_wrote_there_does_not_matter(harness: TelegramHarness) -> None:
+def test_foreign_data_in_the_store_is_ignored(harness: TelegramHarness) -> None:
     with harness.open_db() as db:
         reports = PlatformReports(db.store, "default")
         for other in ("not json", "[]", '{"p": 5}'):
             db.set_meta("gateway:default:platforms", other)
-            reports.report("p", {"slack": "left out:\n" + "x" * 1000})
+            reports.report("p", {"slack": "disabled:\n" + "x" * 1000})
             (said,) = reports.found(["p", "q"]).values()
-            assert said["slack"].startswith("left out: xxx")
+            assert said["slack"].startswith("disabled: xxx")
             assert len(said["slack"]) == 300

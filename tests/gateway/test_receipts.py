@@ -1,4 +1,4 @@
-"""What adapters learn about a message that was not taken: why."""
+"""The reason why a message was refused, as adapters get it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def accept(running: RunningGateway, source: SessionSource, text: str, number: in
     return asyncio.run_coroutine_threadsafe(taking, running.loop).result(PATIENCE)
 
 
-def test_whoever_may_not(harness: TelegramHarness) -> None:
+def test_a_sender_who_is_not_allowed(harness: TelegramHarness) -> None:
     running = harness.start()
     pairing = accept(running, BERT, "Hello", 1)
     assert (pairing.status, pairing.reason) == ("refused", "unknown")

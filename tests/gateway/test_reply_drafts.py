@@ -1,4 +1,4 @@
-"""Replies that are shown while they are written, on Telegram's own protocol."""
+"""Replies that are shown while they are written, over Telegram's protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
-from hermes_sessions.gateway.reply_drafts import LEFT, Draft
+from hermes_sessions.gateway.reply_drafts import ABANDONED, Draft
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.fake_servers.telegram.server import Sent, bad_request, too_many
@@ -54,7 +54,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TelegramHar
 @pytest.mark.parametrize("home", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["tried again", "stopped"])
 def test_a_draft_of_a_process_that_was_killed(home: TelegramHarness, is_stopped: bool) -> None:
-    """The next attempt goes on in the same message; or that says that nobody does."""
+    """The next attempt continues in the same message; or the message says that it was abandoned."""
     gate = home.model.gate()
     home.model.respond = lambda request: (
         streamed(FIRST, gate, SECOND) if said(request) == "Go" else echo(request)
@@ -77,7 +77,7 @@ def test_a_draft_of_a_process_that_was_killed(home: TelegramHarness, is_stopped:
         gate.open()
         home.model.respond = echo
         after = GatewayCommand(Hermes(home.home))
-        expected = LEFT if is_stopped else "You said: Go"
+        expected = ABANDONED if is_stopped else "You said: Go"
         home.telegram.wait_for(lambda: home.telegram.sent[0].text == expected)
         assert len(home.telegram.sent) == 1
     finally:
@@ -201,7 +201,7 @@ def test_what_is_about_to_be_left_is_not_replaced_when_the_clock_jumps(
 
         async def leave(draft: Draft, *, is_over: bool) -> None:
             clock.advance(3600)
-            found.append(await asyncio.to_thread(gateway.board.finish_left))
+            found.append(await asyncio.to_thread(gateway.drafts.finish_left))
             await works(draft, is_over=is_over)
 
         monkeypatch.setattr(Draft, "leave", leave)

@@ -1,4 +1,4 @@
-"""Run files and status sockets: who runs here is known without the database, and nothing else."""
+"""Run files and status sockets: running gateways are found without the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody sees and goes on with what is theirs, and hears nothing about anything else."""
+"""Users see and continue their own sessions only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
 
 
 class Person:
-    """Somebody who writes in one place and waits for the answer."""
+    """A user who writes in one chat and waits for the answer."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ def test_sessions_of_others_are_not_listed_found_or_resumed(harness: TelegramHar
     (berts,) = set(session_ids(harness)) - {annas}
 
     assert annas not in bert.say("/sessions")
-    assert bert.say("/search secret plan") == "Nothing was found."
+    assert bert.say("/search secret plan") == "No results."
     nothing = bert.say("/resume 20990101_000000_ffffffff")
     for name in (annas, annas[:-3], "Plans", "plans"):
         assert bert.say(f"/resume {name}") == nothing.replace("20990101_000000_ffffffff", name)
@@ -70,10 +70,10 @@ def test_a_beginning_that_several_people_share_means_ones_own(harness: TelegramH
     anna, bert = Person(harness, dict(ANNA)), Person(harness, dict(BERT))
     anna.say("One")
     bert.say("Two")
-    assert bert.say("/resume 20").startswith("Going on with")
+    assert bert.say("/resume 20").startswith("Continuing")
 
 
-def test_a_group_goes_on_with_its_own_conversations_alone(harness: TelegramHarness) -> None:
+def test_a_group_continues_only_its_own_conversations(harness: TelegramHarness) -> None:
     harness.config["group_sessions_per_user"] = False
     harness.start()
     anna, team = Person(harness, dict(ANNA)), Person(harness, dict(ANNA), TEAM)
@@ -85,7 +85,7 @@ def test_a_group_goes_on_with_its_own_conversations_alone(harness: TelegramHarne
     team.say("Another plan")
     assert annas not in team.say("/sessions")
     assert "There is no session" in team.say(f"/resume {annas}")
-    assert team.say("/search secret") == "Nothing was found."
+    assert team.say("/search secret") == "No results."
     assert ours in team.say("/sessions")
-    assert team.say(f"/resume {ours}").startswith("Going on with")
+    assert team.say(f"/resume {ours}").startswith("Continuing")
     assert "There is no session" in anna.say(f"/resume {ours}")

@@ -1,4 +1,4 @@
-"""Several gateways on one server: a dead one's lanes are taken over, and none is run twice."""
+"""Several gateways on one server: lanes of a dead one are taken over, and none runs twice."""
 
 from __future__ import annotations
 

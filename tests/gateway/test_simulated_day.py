@@ -1,6 +1,6 @@
 """A night and a day in seconds, with the clock of the whole gateway in the test's hands.
 
-Resets when nobody writes and every day, an hour that does not exist, expiry, and a message that
+Resets after inactivity and every day, an hour that does not exist, expiry, and a message that
 never ends.
 """
 
@@ -88,7 +88,7 @@ def test_a_night_in_which_clocks_are_put_forward(
     assert day.say("Still awake") == "You said: Still awake"
     day.until("28 23:30")
     (berts,) = sessions_of(harness, BERT)
-    assert berts["ended_at"] is not None, "nobody wrote, and it has ended nevertheless"
+    assert berts["ended_at"] is not None, "it ended without a message"
     day.until("29 01:30")
     assert day.say("Cannot sleep") == "You said: Cannot sleep"
     # Half an hour later it is three: two o'clock has been, and there was no such hour.
@@ -100,7 +100,9 @@ def test_a_night_in_which_clocks_are_put_forward(
     assert day.say("Hm") == "You said: Hm", "there is one such moment a day"
     day.until("29 09:00")
     answer = day.say("Good morning", BERT)
-    assert answer.startswith("This is a new conversation, because nothing was said for a while.")
+    assert answer.startswith(
+        "This is a new conversation, because there were no messages for a while."
+    )
     assert len(sessions_of(harness, BERT)) == 2
     first, second = sorted(sessions_of(harness, ANNA), key=lambda row: float(row["started_at"]))
     assert (first["end_reason"], second["ended_at"] is None) == ("session_reset", False)

@@ -1,6 +1,6 @@
 """The same for a real process: ``hermes gateway run`` through nights that pass in seconds.
 
-Conversations that end when nobody writes and every day, an hour that there is twice, one that does
+Conversations that end after inactivity and every day, an hour that there is twice, one that does
 not exist, and a message that kills its gateway whenever it is tried.
 """
 
@@ -70,7 +70,7 @@ class Nights:
             self._wait_until(lambda: outbox.counts().keys() <= {"sent"})
 
     def wait_for_end(self, moment: datetime, user: Any) -> None:
-        """Return when all that was said by somebody has ended, without anybody's doing."""
+        """Return when all sessions of a user have ended by themselves."""
         self.clock.jump(moment)
         self._wait_until(lambda: all(row["ended_at"] is not None for row in self.sessions(user)))
 
@@ -133,7 +133,7 @@ def test_nights_in_which_clocks_change(nights: Nights) -> None:
     assert nights.say(hours(AUTUMN, 7.5), "And again?") == "You said: And again?"
     assert nights.say(hours(AUTUMN, 9), "Hm") == "You said: Hm", "there is one such moment a day"
     morning = nights.say(hours(AUTUMN, 14), "Good morning", BERT)
-    assert morning.startswith(f"{BEGINS_ANEW}nothing was said for a while.")
+    assert morning.startswith(f"{BEGINS_ANEW}there were no messages for a while.")
     assert [len(nights.sessions(user)) for user in (ANNA, BERT)] == [2, 2]
 
     # Half a year later, and the same process.

@@ -1,4 +1,4 @@
-"""Titles that wait: each session once, not too many, and none after the end."""
+"""The title queue: each session once, a limited number, and none after the end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_not_more_than_some_wait(slow: Slow) -> None:
     titling.close()
 
 
-def test_one_that_fails_holds_up_nobody(slow: Slow) -> None:
+def test_a_failed_title_blocks_no_other(slow: Slow) -> None:
     slow.go_on.set()
     titling = TitleQueue(slow)
     titling.ask("fails")

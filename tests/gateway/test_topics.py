@@ -1,4 +1,4 @@
-"""Topics of private Telegram chats: a session each, and everybody can look up which."""
+"""Topics of private Telegram chats: one session each, which can be looked up."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_bound_is_not_written_again(db: SessionDB) -> None:
     assert db.get_telegram_topic_binding(chat_id="7", thread_id="5") == before
 
 
-def test_a_topic_that_starts_anew_has_another_session(db: SessionDB) -> None:
+def test_a_topic_that_is_reset_has_another_session(db: SessionDB) -> None:
     note_topic(db, topic(), "key", "s")
     note_topic(db, topic(), "key", "t")
     assert bound(db) == {"5": "t"}
@@ -117,7 +117,7 @@ def hermes_file(path: Path, *, user_id: str = "7", ended: bool = False) -> Path:
 @pytest.mark.parametrize(
     ("file", "goes_on"), [({}, True), ({"user_id": "8"}, False), ({"ended": True}, False)]
 )
-def test_an_imported_topic_goes_on_in_its_session(
+def test_an_imported_topic_continues_in_its_session(
     tmp_path: Path, file: dict[str, Any], goes_on: bool
 ) -> None:
     theirs = hermes_file(tmp_path / "theirs.db", **file)

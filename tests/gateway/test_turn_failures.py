@@ -1,4 +1,4 @@
-"""What goes wrong around a turn: nothing is lost, nothing is said twice, and people are told."""
+"""Failures during a turn: nothing is lost or sent twice, and users are told."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def gateway_of(running: RunningGateway) -> Any:
 
 
 def make_acquainted(harness: TelegramHarness) -> None:
-    """A bot cannot write to somebody who never wrote to it."""
+    """A bot cannot write to a user who never wrote to it."""
     running = harness.start()
     harness.telegram.write("Hi")
     harness.wait_for_replies(1)
@@ -89,7 +89,7 @@ def test_what_a_dead_process_spooled_is_answered(harness: TelegramHarness) -> No
     assert list((harness.home / "gateway" / "spool").iterdir()) == []
 
 
-def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
+def test_a_spooled_message_that_cannot_be_stored_is_set_aside_and_reported(
     harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_acquainted(harness)
@@ -98,22 +98,22 @@ def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
     spool.close()
 
     def fail(_intake: Intake, _inbound: Inbound) -> Any:
-        raise ZeroDivisionError("nobody thought of that")
+        raise ZeroDivisionError("an unexpected error")
 
     monkeypatch.setattr(Intake, "_store_allowed", fail)
     harness.start()
-    assert "could not be taken. Send it again." in harness.wait_for_replies(2)[1]
+    assert "was not accepted. Send it again." in harness.wait_for_replies(2)[1]
     (kept,) = (harness.home / "gateway" / "spool").glob("*.refused")
     assert "From before" in kept.read_text()
-    assert "nobody thought of that" in kept.read_text()
+    assert "an unexpected error" in kept.read_text()
 
 
 def break_storing(
     monkeypatch: pytest.MonkeyPatch,
     times: int,
-    error: Exception = ZeroDivisionError("nobody thought of that"),  # noqa: B008
+    error: Exception = ZeroDivisionError("an unexpected error"),  # noqa: B008
 ) -> list[str]:
-    """Have storing fail so many times as nobody expects; return what was tried, as it is tried."""
+    """Make storing fail this many times with an unexpected error; return the attempts."""
     works, tried = Intake._store_allowed, []
 
     def store(intake: Intake, inbound: Inbound) -> Any:
@@ -126,18 +126,18 @@ def break_storing(
     return tried
 
 
-def test_a_message_that_nobody_can_take_is_kept_and_told(
+def test_a_message_that_cannot_be_stored_is_set_aside_and_reported(
     harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried = break_storing(monkeypatch, 3)
     harness.start()
     harness.telegram.write("Poison")
-    assert "could not be taken. Send it again" in harness.wait_for_replies(1)[0]
+    assert "was not accepted. Send it again" in harness.wait_for_replies(1)[0]
     (kept,) = (harness.home / "gateway" / "spool").glob("*.refused")
     assert "Poison" in kept.read_text()
-    assert "nobody thought of that" in kept.read_text()
+    assert "an unexpected error" in kept.read_text()
     assert f"it was kept in {kept}: ZeroDivisionError in" in caplog.text
-    assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
+    assert "an unexpected error" not in caplog.text, "it may contain user text"
     harness.telegram.write("Fine")
     assert harness.wait_for_replies(2)[1] == "You said: Fine"
     assert tried == ["Poison"] * 3 + ["Fine"]
@@ -162,7 +162,7 @@ def test_what_the_store_refuses_is_kept_and_can_be_redelivered(
     tried = break_storing(monkeypatch, 3, error)
     running = harness.start()
     harness.telegram.write("Poison")
-    assert "could not be taken. Send it again" in harness.wait_for_replies(2)[1]
+    assert "was not accepted. Send it again" in harness.wait_for_replies(2)[1]
     harness.telegram.wait_for(lambda: not harness.telegram.waiting)
     spool = Spool(harness.home / "gateway" / "spool")
     assert [inbound.text for inbound in spool.kept()] == ["Poison"]
@@ -187,10 +187,10 @@ def test_a_store_that_takes_nothing_is_away(
     harness.start()
     harness.telegram.write("Hello")
     assert harness.wait_for_replies(2)[1] == "You said: Hello"
-    assert "What you wrote is kept here" in harness.replies()[0]
+    assert "Your message is safe" in harness.replies()[0]
 
 
-def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
+def test_a_lane_that_stops_unexpectedly_continues_and_is_logged_without_text(
     harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     works, failed = WorkerPool._serve_once, list[LaneWorker]()
@@ -198,7 +198,7 @@ def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
     def serve_once(pool: WorkerPool, work: LaneWorker) -> float | None:
         if not failed:
             failed.append(work)
-            raise ZeroDivisionError("nobody thought of that")
+            raise ZeroDivisionError("an unexpected error")
         return works(pool, work)
 
     monkeypatch.setattr(WorkerPool, "_serve_once", serve_once)
@@ -206,7 +206,7 @@ def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
     harness.telegram.write("Hello")
     assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert "stopped, next look in 2 s: ZeroDivisionError in" in caplog.text
-    assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
+    assert "an unexpected error" not in caplog.text, "it may contain user text"
 
 
 def test_a_lane_that_makes_no_progress_pauses(
@@ -256,7 +256,7 @@ def test_a_message_that_can_be_kept_nowhere_is_not_confirmed(
 
 
 class Broken:
-    """An agent whose turns fail as nobody expects, so many times."""
+    """An agent whose turns fail this many times with an unexpected error."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         self.left = times
@@ -265,7 +265,7 @@ class Broken:
         def run_turn(agent: Agent, *args: Any, **options: Any) -> Any:
             if self.left:
                 self.left -= 1
-                raise ZeroDivisionError("nobody thought of that")
+                raise ZeroDivisionError("an unexpected error")
             return self._works(agent, *args, **options)
 
         monkeypatch.setattr(Agent, "run_turn", run_turn)
@@ -281,7 +281,7 @@ def test_a_turn_that_fails_unexpectedly_is_given_up_after_three_attempts_and_tol
     assert "gave up" in told
     assert broken.left == 0
     assert "failed unexpectedly: ZeroDivisionError in" in caplog.text
-    assert "nobody thought of that" not in caplog.text
+    assert "an unexpected error" not in caplog.text
     harness.telegram.write("Something else")
     answer = harness.wait_for_replies(2)[1]
     assert answer.endswith("You said: Something else")
@@ -299,7 +299,9 @@ def test_what_is_to_be_told_waits_for_a_turn_that_says_something(
     Broken(monkeypatch, 2)
     harness.telegram.write("Good morning")
     answer = harness.wait_for_replies(2)[1]
-    assert answer.startswith("This is a new conversation, because nothing was said for a while.")
+    assert answer.startswith(
+        "This is a new conversation, because there were no messages for a while."
+    )
     assert answer.endswith("You said: Good morning")
     harness.telegram.write("And now?")
     assert harness.wait_for_replies(3)[2] == "You said: And now?"
@@ -315,7 +317,7 @@ def test_a_deleted_conversation_is_told(harness: TelegramHarness) -> None:
         db.delete_session(session["id"])
     harness.telegram.write("Are you there?")
     answer = harness.wait_for_replies(2)[1]
-    assert answer.startswith("This is a new conversation, because the one before was deleted.")
+    assert answer.startswith("This is a new conversation, because the previous one was deleted.")
 
 
 def test_an_answer_that_was_stored_but_not_sent_is_sent_without_asking_again(
@@ -366,7 +368,7 @@ def test_a_turn_that_fails_after_a_restart_is_told_once(harness: TelegramHarness
     pool = gateway_of(running).pool
     assert pool.wait_idle(PATIENCE)
     # What every heartbeat does.
-    gateway_of(running)._go_on()
+    gateway_of(running)._resume_lanes()
     assert pool.wait_idle(PATIENCE)
     assert len(harness.model.requests) == asked
     running.stop()
@@ -406,7 +408,7 @@ def test_a_turn_that_another_process_stopped_ends(harness: TelegramHarness) -> N
     harness.telegram.wait_for(lambda: "You said: Hello" in harness.replies())
 
 
-def test_a_gateway_that_was_taken_for_dead_gives_up_its_turns_and_begins_again(
+def test_a_gateway_considered_dead_gives_up_its_turns_and_starts_again(
     harness: TelegramHarness, clock: FrozenClock
 ) -> None:
     running = harness.start()
@@ -435,15 +437,15 @@ def test_a_message_that_was_steered_into_a_turn_that_died_is_not_lost(
     """The turn took it up and died before it stored it."""
     from hermes_sessions.gateway.turn_transcript import TurnTranscript
 
-    works = TurnTranscript.store_taken_up
+    works = TurnTranscript.store_steered
     failures = [ZeroDivisionError("in between")]
 
-    def store_taken_up(self: TurnTranscript) -> None:
+    def store_steered(self: TurnTranscript) -> None:
         if failures:
             raise failures.pop()
         works(self)
 
-    monkeypatch.setattr(TurnTranscript, "store_taken_up", store_taken_up)
+    monkeypatch.setattr(TurnTranscript, "store_steered", store_steered)
     running = harness.start()
     gate = harness.model.gate()
     harness.model.respond = lambda request: _steered_answer(request, gate)
@@ -493,7 +495,7 @@ def test_who_writes_as_soon_as_the_answer_is_there_is_not_told_to_wait(
     assert harness.wait_for_replies(2) == ["You said: One", "You said: Two"]
 
 
-def test_a_summary_that_takes_long_delays_nobody_else(harness: TelegramHarness) -> None:
+def test_a_slow_summary_delays_no_other_lane(harness: TelegramHarness) -> None:
     harness.config["platforms"]["telegram"]["allowed_users"] = [ANNA["id"], BERT["id"]]
     harness.start()
     for number in range(6):
@@ -508,13 +510,13 @@ def test_a_summary_that_takes_long_delays_nobody_else(harness: TelegramHarness) 
     harness.telegram.write("Hello", user=BERT)
     assert harness.wait_for_replies(1, BERT["id"]) == ["You said: Hello"]
     gate.open()
-    assert "Going on with a summary" in harness.wait_for_replies(7)[6]
+    assert "Continuing with a summary" in harness.wait_for_replies(7)[6]
     harness.model.respond = echo
     harness.telegram.write("And then?")
     assert harness.wait_for_replies(8)[7] == "You said: And then?"
 
 
-def test_commands_are_about_the_session_that_goes_on_after_compaction(
+def test_commands_apply_to_the_continuation_after_compaction(
     harness: TelegramHarness,
 ) -> None:
     """Also before the next message; what was summarised stays as it is."""
@@ -529,7 +531,7 @@ def test_commands_are_about_the_session_that_goes_on_after_compaction(
         harness.telegram.write("/status")
         assert f"Session: {tip}" in harness.wait_for_replies(2)[1]
         harness.telegram.write("/undo")
-        assert harness.wait_for_replies(3)[2] == "Took back 1 exchange, from: user"
+        assert harness.wait_for_replies(3)[2] == "Undid 1 exchange, from: user"
         assert db.get_messages(tip) == []
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
@@ -571,7 +573,7 @@ def test_numbers_of_any_length_in_commands(harness: TelegramHarness) -> None:
         harness.telegram.write(f"{command} {'9' * 4000}")
     replies = harness.wait_for_replies(3)
     assert replies[1].startswith("There is no session")
-    assert replies[2].startswith("Took back 1 exchange")
+    assert replies[2].startswith("Undid 1 exchange")
 
 
 def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path: Path) -> None:
@@ -583,7 +585,7 @@ def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path:
 
 
 @pytest.mark.parametrize("command", ["/undo", "/retry", "/branch", "/resume 1"])
-def test_commands_wait_for_whoever_holds_the_conversation(
+def test_commands_wait_for_the_holder_of_the_conversation(
     harness: TelegramHarness, command: str
 ) -> None:
     """Another process, which runs a turn or is about to."""
@@ -595,7 +597,7 @@ def test_commands_wait_for_whoever_holds_the_conversation(
         (session,) = db.list_sessions_rich()
         lease = db.take_lease(session["id"], "the gateway on another machine", ttl=60)
         harness.telegram.write(command)
-        assert "I am at work" in harness.wait_for_replies(2)[1]
+        assert "I am still answering" in harness.wait_for_replies(2)[1]
         db.release_lease(lease)
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
@@ -608,12 +610,12 @@ def test_commands_wait_for_a_worker_that_has_answered(
     harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it takes until that lets go."""
-    may_let_go, refused = threading.Event(), list[ConversationHeld]()
-    let_go, take_lease = WorkerPool._let_go, SessionDB.take_lease
+    may_release, refused = threading.Event(), list[ConversationHeld]()
+    release_lease, take_lease = WorkerPool._release_lease, SessionDB.take_lease
 
-    def let_go_late(pool: WorkerPool, work: LaneWorker) -> None:
-        assert work.lease is None or may_let_go.wait(PATIENCE)
-        let_go(pool, work)
+    def release_late(pool: WorkerPool, work: LaneWorker) -> None:
+        assert work.lease is None or may_release.wait(PATIENCE)
+        release_lease(pool, work)
 
     def take(db: SessionDB, *given: Any, **options: Any) -> Lease:
         try:
@@ -621,21 +623,21 @@ def test_commands_wait_for_a_worker_that_has_answered(
         except ConversationHeld as error:
             refused.append(error)
             if len(refused) == 3:
-                may_let_go.set()
+                may_release.set()
             raise
 
     monkeypatch.setattr(slash_commands, "_LEASE_WAIT", 0.0)
-    monkeypatch.setattr(WorkerPool, "_let_go", let_go_late)
+    monkeypatch.setattr(WorkerPool, "_release_lease", release_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
     harness.start()
     harness.telegram.write("Hello")
     harness.wait_for_replies(1)
     harness.telegram.write("/undo")
     harness.telegram.wait_for(lambda: len(harness.replies()) == 2)
-    assert harness.replies()[1].startswith("Took back 1 exchange")
+    assert harness.replies()[1].startswith("Undid 1 exchange")
 
 
-def test_whoever_watches_hears_of_an_end_in_another_process(
+def test_a_watcher_gets_the_outcome_of_another_process(
     harness: TelegramHarness, clock: FrozenClock
 ) -> None:
     running = harness.start()
@@ -666,7 +668,7 @@ def test_whoever_watches_hears_of_an_end_in_another_process(
     assert harness.wait_for_replies(1) == ["Mine"]
 
 
-def test_a_lease_that_could_not_be_given_back_holds_up_nobody(
+def test_a_lease_that_could_not_be_released_blocks_no_turn(
     harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = SessionDB.release_lease

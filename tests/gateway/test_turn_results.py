@@ -1,4 +1,4 @@
-"""Who waits for a message hears its end, whichever gateway ran it and whenever that was."""
+"""A client that waits for a message gets its result, whichever gateway ran it, and at any time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_messages_without_an_answer(lane: Lane) -> None:
 
 
 def test_messages_that_were_stopped(lane: Lane) -> None:
-    """However that came about, whoever waits is told the same."""
+    """A client that waits gets the same outcome, however it came about."""
     stopped = lane.receive("One")
     taken = lane.begin()
     lane.mailboxes.stop(taken.lane, "stop")

@@ -1,4 +1,4 @@
-"""Threads that are there while there is something to do, and no longer."""
+"""Threads that exist only while there is work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions.gateway.worker_threads import WorkerThreads
 from tests.gateway.harness import PATIENCE
 
-NAME = "a crew under test"
+NAME = "threads under test"
 
 
 def at_work() -> list[threading.Thread]:
@@ -26,7 +26,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left() -> Iterator[None]:
+def no_thread_is_left() -> Iterator[None]:
     """The threads of one test are not counted by the next."""
     yield
     wait_until(lambda: not at_work())
@@ -45,9 +45,9 @@ class Gated:
 
 
 def test_so_many_at_once_and_the_others_in_order() -> None:
-    gated, crew = Gated(), WorkerThreads(2, name=NAME)
+    gated, threads = Gated(), WorkerThreads(2, name=NAME)
     for number in range(6):
-        crew.call(lambda number=number: gated.do(number))  # type: ignore[misc]
+        threads.call(lambda number=number: gated.do(number))  # type: ignore[misc]
     wait_until(lambda: len(gated.begun) == 2)
     assert len(at_work()) == 2
     gated.may_end.set()
@@ -57,28 +57,28 @@ def test_so_many_at_once_and_the_others_in_order() -> None:
 
 
 def test_no_thread_waits_for_work() -> None:
-    crew, done = WorkerThreads(8, name=NAME), list[int]()
+    threads, done = WorkerThreads(8, name=NAME), list[int]()
     for number in range(3):
-        crew.call(lambda number=number: done.append(number))  # type: ignore[misc]
+        threads.call(lambda number=number: done.append(number))  # type: ignore[misc]
         wait_until(lambda: not at_work())
     assert done == [0, 1, 2]
 
 
 def test_a_failure_costs_no_thread() -> None:
-    crew, done = WorkerThreads(1, name=NAME), threading.Event()
+    threads, done = WorkerThreads(1, name=NAME), threading.Event()
     for _ in range(3):
-        crew.call(lambda: 1 // 0)
-    crew.call(done.set)
+        threads.call(lambda: 1 // 0)
+    threads.call(done.set)
     assert done.wait(PATIENCE)
 
 
 def test_after_its_end_nothing_is_called() -> None:
-    gated, crew = Gated(), WorkerThreads(1, name=NAME)
-    crew.call(lambda: gated.do(1))
-    crew.call(lambda: gated.do(2))
+    gated, threads = Gated(), WorkerThreads(1, name=NAME)
+    threads.call(lambda: gated.do(1))
+    threads.call(lambda: gated.do(2))
     wait_until(lambda: gated.begun == [1])
-    crew.close()
-    crew.call(lambda: gated.do(3))
+    threads.close()
+    threads.call(lambda: gated.do(3))
     gated.may_end.set()
     wait_until(lambda: not at_work())
     assert gated.begun == [1]
@@ -88,17 +88,17 @@ def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    gated, crew = Gated(), WorkerThreads(2, name=NAME)
-    crew.call(lambda: gated.do(1))
+    gated, threads = Gated(), WorkerThreads(2, name=NAME)
+    threads.call(lambda: gated.do(1))
     wait_until(lambda: gated.begun == [1])
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        # Whoever is at work sees to it.
-        crew.call(lambda: gated.do(2))
+        # A running thread takes it.
+        threads.call(lambda: gated.do(2))
         gated.may_end.set()
         wait_until(lambda: not at_work())
         assert gated.begun == [1, 2]
         with pytest.raises(RuntimeError):
-            crew.call(lambda: gated.do(3))
-    crew.call(lambda: gated.do(4))
+            threads.call(lambda: gated.do(3))
+    threads.call(lambda: gated.do(4))
     wait_until(lambda: gated.begun == [1, 2, 4])

@@ -33,7 +33,7 @@ from hermes_sessions.agent.interrupts import closing_on_interrupt
 from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_call_usage
 from hermes_sessions.agent.request_messages import build_request_messages
 from hermes_sessions.agent.tools.registry import Tool, ToolContext, ToolRegistry
-from hermes_sessions.lifecycle.lease_renewal import Holding
+from hermes_sessions.lifecycle.lease_renewal import ConversationLease
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -109,7 +109,7 @@ class Agent:
 
     db: SessionDB
     client: ModelClient
-    #: The tools that the model may call. Any iterable of tools; `default_tools()` returns the built-in ones.
+    #: The tools that the model may call; `default_tools()` returns the built-in ones.
     tools: Iterable[Tool] = ()
     #: None means the client's default model.
     model: str | None = None
@@ -196,7 +196,7 @@ class Agent:
             yield from self.run_turn(session_id, content, interrupt=interrupt)
             return
         holder = f"an agent on {socket.gethostname()} (process {os.getpid()})"
-        with Holding(self.db, session_id, holder, on_lost=interrupt.set) as holding:
+        with ConversationLease(self.db, session_id, holder, on_lost=interrupt.set) as holding:
             holding_agent = replace(self, fence=holding.token)
             yield from holding_agent.run_turn(session_id, content, interrupt=interrupt)
 

@@ -49,7 +49,7 @@ class ResetPolicySettings(SettingsSection):
         doc=(
             "When a chat gets a new session automatically: after `idle_minutes` (`idle`), at "
             "`at_hour` (`daily`), at whichever comes first (`both`), or never (`none`); see "
-            "[lifecycle](lifecycle.md#starting-anew)."
+            "[lifecycle](lifecycle.md#automatic-resets)."
         ),
     )
     # As documented, an invalid number does not stop anything. An invalid mode would mean a reset

@@ -1,1 +1,1 @@
-"""An agent on messengers: what was received is stored before it is confirmed."""
+"""The gateway: an agent on messengers, which stores every message before it confirms it."""

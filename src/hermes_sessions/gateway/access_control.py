@@ -1,8 +1,8 @@
-"""Who may talk to the agent: deny by default.
+"""Access control: which senders may talk to the agent. The default is to deny.
 
-Somebody is let in by an allow-list of the platform (people, chats, or roles where people have
-some), by a pairing code that the owner approved, or because the platform is open to all; but not
-whom the owner blocked, whatever the lists say. Whoever writes more often than allowed has to wait.
+A sender is allowed by an allow-list of the platform (users, chats, or roles where there are any),
+by a pairing code that the owner approved, or because the platform is open to all. A sender whom the
+owner blocked is never allowed. Senders above the rate limit have to wait.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from hermes_sessions.gateway.events import Refusal
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
 
-#: Senders whose rate is remembered.
+#: The most senders whose rate is remembered.
 _REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What is configured for one platform."""
+    """The access settings of one platform."""
 
-    #: Ids of people. ``*`` is everybody.
+    #: User ids. ``*`` allows every user.
     allowed_users: frozenset[str] = frozenset()
-    #: Chats in which everybody may talk.
+    #: Chats in which every user is allowed.
     allowed_chats: frozenset[str] = frozenset()
-    #: Whether an unknown person who writes in private is given a pairing code.
+    #: Whether an unknown user who writes in private gets a pairing code.
     pairing: bool = True
-    #: Messages that one person may send in a minute; 0: any number.
+    #: The most messages of one user in a minute; 0 for no limit.
     messages_per_minute: int = 30
-    #: Ids of roles whose members may talk where they have them.
+    #: Ids of roles whose members are allowed in chats where they have them.
     allowed_roles: frozenset[str] = frozenset()
 
 
 class AccessDecision(NamedTuple):
-    """Whether a sender may, and what they are told if not."""
+    """Whether a sender is allowed, and the reply if not."""
 
     is_allowed: bool
-    #: ``user``, ``chat``, ``role``, ``paired``, ``everybody``; or why not: ``unknown``,
+    #: ``user``, ``chat``, ``role``, ``paired``, ``open``; or the refusal: ``unknown``,
     #: ``blocked``, ``too many``, ``bot``.
-    because: Literal["user", "chat", "role", "paired", "everybody"] | Refusal
-    #: None: nothing, as to somebody who has no business here.
+    because: Literal["user", "chat", "role", "paired", "open"] | Refusal
+    #: None sends no reply, so that strangers learn nothing.
     reply: str | None = None
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why not; None when they may."""
+        """The reason of a refusal; None if the sender is allowed."""
         return None if self.is_allowed else cast("Refusal", self.because)
 
 
 @dataclass(slots=True)
 class Authorisation:
-    """Decides about senders; thread-safe as far as the store is."""
+    """Decides which senders are allowed; as thread-safe as the store."""
 
     senders: Senders
-    #: By platform; one that is not named lets nobody in.
+    #: By platform; a platform that is not listed allows no sender.
     access: Mapping[str, AccessPolicy]
     clock: Callable[[], float]
     choose: Callable[[str], str] = secrets.choice
@@ -70,14 +70,13 @@ class Authorisation:
     def decide(
         self, source: SessionSource, roles: Collection[str] = (), *, is_final: bool = True
     ) -> AccessDecision:
-        """Return whether this sender may say something now; counts the message if so.
+        """Decide whether this sender may send a message now; count the message if so.
 
-        *roles* are those that they have in the chat, by id. Without *is_final*, the store is not
-        asked about those who are on a list; whoever is let in so is to be asked for with
-        `is_blocked` later.
+        *roles* are the ids of their roles in the chat. Without *is_final*, the store is not asked
+        about senders on a list; the caller then checks `is_blocked` later.
 
         Raises:
-            StoreError: it is not known who was paired.
+            StoreError: the pairings cannot be read.
         """
         platform = source.platform.value
         access = self.access.get(platform)
@@ -96,16 +95,16 @@ class Authorisation:
             return AccessDecision(
                 False,
                 "too many",
-                f"That is more than {access.messages_per_minute} messages in a minute. "
-                f"This one was not taken; try again in {wait:.0f} s.",
+                f"The limit is {access.messages_per_minute} messages per minute. "
+                f"This message was not accepted; try again in {wait:.0f} s.",
             )
         return verdict
 
     def may_talk(self, source: SessionSource, roles: Collection[str] = ()) -> bool:
-        """Return whether somebody is let in; nothing is counted, and no code is given.
+        """Tell whether a sender is allowed, without counting a message or creating a code.
 
         Raises:
-            StoreError: it is not known who was paired.
+            StoreError: the pairings cannot be read.
         """
         access = self.access.get(source.platform.value)
         if source.is_bot or access is None:
@@ -115,10 +114,10 @@ class Authorisation:
         return decided != "blocked" and (is_listed or decided == "allowed")
 
     def is_blocked(self, source: SessionSource) -> bool:
-        """Return whether somebody is kept out by name.
+        """Tell whether the owner blocked a sender.
 
         Raises:
-            StoreError: it is not known.
+            StoreError: the pairings cannot be read.
         """
         return self._decided(source) == "blocked"
 
@@ -136,18 +135,18 @@ class Authorisation:
         return (
             AccessDecision(True, "paired")
             if decided == "allowed"
-            else self._strange(source, access)
+            else self._refuse_unknown(source, access)
         )
 
     def _decided(self, source: SessionSource) -> Literal["allowed", "blocked"] | None:
-        """Return what the owner decided about somebody."""
+        """Return the owner's decision about a sender."""
         platform = source.platform.value
         statuses = {self.senders.status(platform, sender_id) for sender_id in _ids(source)}
         if "blocked" in statuses:
             return "blocked"
         return "allowed" if "allowed" in statuses else None
 
-    def _strange(self, source: SessionSource, access: AccessPolicy) -> AccessDecision:
+    def _refuse_unknown(self, source: SessionSource, access: AccessPolicy) -> AccessDecision:
         ids = _ids(source)
         if not ids:
             return AccessDecision(False, "unknown")
@@ -159,7 +158,7 @@ class Authorisation:
         return AccessDecision(
             False,
             "unknown",
-            f"I do not know you yet. If you may talk to me, ask my owner to run: "
+            f"I do not know you yet. To get access, ask my owner to run: "
             f"hermes gateway pair {code[:4]}-{code[4:]}",
         )
 
@@ -167,37 +166,37 @@ class Authorisation:
 def _listed(
     source: SessionSource, access: AccessPolicy, roles: Collection[str]
 ) -> AccessDecision | None:
-    """Return by which list somebody is let in, if by any."""
-    # By id alone: anybody can call themselves anything.
+    """Return the list that allows a sender, if one does."""
+    # Only ids count: users can choose any display name.
     if {source.user_id, source.user_id_alt} & access.allowed_users:
         return AccessDecision(True, "user")
     if {source.chat_id, source.chat_id_alt, source.parent_chat_id} & access.allowed_chats:
         return AccessDecision(True, "chat")
     if source.role_authorized or not access.allowed_roles.isdisjoint(roles):
         return AccessDecision(True, "role")
-    return AccessDecision(True, "everybody") if "*" in access.allowed_users else None
+    return AccessDecision(True, "open") if "*" in access.allowed_users else None
 
 
 def _ids(source: SessionSource) -> list[str]:
-    # The owner may have decided about either; a platform may name only one at first.
+    # The owner may have decided about the user or the chat; a platform may name only one at first.
     return [sender_id for sender_id in (source.user_id_alt, source.user_id) if sender_id]
 
 
 class RateLimiter:
-    """How often somebody wrote within the last minute, as a bucket that fills by itself."""
+    """Limits how often a sender may write per minute, with a token bucket for each."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        #: Room left and when that was so, the longest silent first.
+        #: Tokens left and the time of the last message; the longest silent sender first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def seconds_to_wait(self, who: str, per_minute: int) -> float:
-        """Count a message; return 0, or how long to wait if it is one too many, uncounted."""
+        """Count a message and return 0, or the seconds to wait if it exceeds the rate."""
         if per_minute <= 0:
             return 0.0
         now = self._clock()
         room, at = self._buckets.pop(who, (float(per_minute), now))
-        # A clock that ran backwards gives nothing and takes nothing.
+        # A clock that went backwards has no effect.
         room = min(float(per_minute), room + max(0.0, now - at) * per_minute / 60)
         wait = 0.0 if room >= 1 else (1 - room) * 60 / per_minute
         self._buckets[who] = (room - 1 if room >= 1 else room, now)

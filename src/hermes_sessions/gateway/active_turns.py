@@ -1,4 +1,4 @@
-"""Turns that run in this process, as others see them: how old, how silent, how to end them."""
+"""The turns that run in this process: their age, their last activity, and how to end them."""
 
 from __future__ import annotations
 
@@ -17,66 +17,66 @@ Cause = Literal["message", "stop", "reset", "restart", "shutdown", "lost", "time
 
 @dataclass(slots=True, eq=False)
 class ActiveTurn:
-    """One turn. Whoever interrupts has seen this one, and never ends the one after it."""
+    """One running turn. Interrupting it never affects the turn after it."""
 
     taken: StartedTurn
-    #: Who is answered, and where.
+    #: The chat that is answered.
     source: SessionSource
-    #: By the store's clock, for comparing with what is stored.
+    #: By the store's clock, to compare with stored times.
     started_at: float
-    #: How long something takes is measured by this: clocks jump, and a machine sleeps.
+    #: Durations are measured with this clock, because wall clocks jump and machines sleep.
     stopwatch: Callable[[], float] = time.monotonic
     began_at: float = field(init=False)
-    #: When it last did something.
+    #: The time of its last activity.
     active_at: float = field(init=False)
-    #: When the user last heard that it is at work.
+    #: The time when the user was last told that it is running.
     told_at: float = field(init=False)
-    #: The user was told that nothing happens.
+    #: Whether the user was warned that nothing happens.
     warned: bool = False
-    #: It has said what it had to say. Its reply may be there before this process has finished with
-    #: it, and somebody may have written again: nothing is done to it any more.
+    #: It has produced its answer, which may be visible before this process has finished it. The
+    #: user may have written again: the turn must not be interrupted any more.
     is_over: bool = False
     interrupt: Interrupt = field(default_factory=Interrupt)
     cause: Cause | None = None
-    #: Numbers of messages that it takes up after its next tool.
+    #: Mailbox items that it includes after its next tool.
     steered: list[int] = field(default_factory=list)
-    #: Those that it took up.
+    #: Mailbox items that it has included.
     taken_up: list[int] = field(default_factory=list)
-    #: Messages whose effect on it was decided.
+    #: Mailbox items whose effect on it is decided.
     seen: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.began_at = self.active_at = self.told_at = self.stopwatch()
 
     def note_activity(self) -> None:
-        """Note that it is not stuck."""
+        """Record activity: the turn is not stuck."""
         self.active_at = self.stopwatch()
 
     @property
     def age(self) -> float:
-        """For how many seconds it has run."""
+        """Its running time in seconds."""
         return self.stopwatch() - self.began_at
 
     def end(self, cause: Cause) -> None:
-        """Have it end as soon as it can; the first cause counts."""
+        """End it as soon as possible; the first cause counts."""
         if self.cause is None:
             self.cause = cause
         self.interrupt.set()
 
     @property
     def item_ids(self) -> tuple[int, ...]:
-        """The messages that it answers, as far as is known now."""
+        """The mailbox items that it answers, as far as known."""
         return (*self.taken.input.item_ids, *self.taken_up)
 
 
 def overdue(
     turns: Iterable[ActiveTurn], *, warn_after: float, end_after: float
 ) -> tuple[list[ActiveTurn], list[ActiveTurn]]:
-    """Return the turns whose users should hear that nothing happens, and those to be ended.
+    """Return the turns whose users should be warned that nothing happens, and those to end.
 
-    A time of 0 is never. Each is named for a warning once.
+    A time of 0 disables it. Each turn is returned for a warning once.
     """
-    silent = [(turn, turn.stopwatch() - turn.active_at) for turn in turns if _goes_on(turn)]
+    silent = [(turn, turn.stopwatch() - turn.active_at) for turn in turns if _is_running(turn)]
     to_end = [turn for turn, seconds in silent if 0 < end_after < seconds]
     to_warn = [
         turn
@@ -89,18 +89,18 @@ def overdue(
 
 
 def long_running(turns: Iterable[ActiveTurn], *, every: float) -> list[tuple[ActiveTurn, int]]:
-    """Return the turns whose users should hear that they go on, and for how many minutes they have.
+    """Return the turns whose users should be told that they are still running, and their minutes.
 
-    Each is named once in *every* so many seconds; 0 is never. One that does nothing is not at work.
+    Each is returned once in *every* seconds; 0 disables it. Inactive turns are left out.
     """
     found = []
     for turn in turns:
         now = turn.stopwatch()
-        if 0 < every <= now - turn.told_at and not turn.warned and _goes_on(turn):
+        if 0 < every <= now - turn.told_at and not turn.warned and _is_running(turn):
             turn.told_at = now
             found.append((turn, int(turn.age // 60)))
     return found
 
 
-def _goes_on(turn: ActiveTurn) -> bool:
+def _is_running(turn: ActiveTurn) -> bool:
     return turn.cause is None and not turn.is_over

@@ -1,4 +1,4 @@
-"""A gateway built from settings: the only place that puts its parts together."""
+"""Builds a gateway from settings: the only place that connects its parts."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 logger = Logger(__name__)
 
-#: Signs of life in the time that a lease lasts: some may get lost.
+#: Heartbeats in the lifetime of a lease: some may fail.
 BEATS: Final = 6
-#: Bytes that the store may keep in memory, whatever the number of its connections.
+#: The limit of the store's caches in bytes, over all its connections.
 _STORE_MEMORY: Final = 16 * 2**20
 _NOTHING_ENABLED: Final = (
     "No platform is enabled. Enable one in config.yaml, for example:\n"
@@ -67,17 +67,17 @@ _NOTHING_ENABLED: Final = (
 
 
 class NoPlatformEnabled(ConfigError):
-    """There is no platform to run on."""
+    """No platform is enabled."""
 
     exit_code = 2
 
 
 def enabled_adapters(settings: Settings) -> dict[str, Adapter]:
-    """Return an adapter for each platform that is enabled, by the name it has in keys.
+    """Return an adapter for each enabled platform, by its name in lane keys.
 
     Raises:
-        NoPlatformEnabled: there is none.
-        ConfigError: a section is wrong.
+        NoPlatformEnabled: none is enabled.
+        ConfigError: a section is not valid.
     """
     made = {
         name: make_adapter(name, platform, settings.home / "gateway")
@@ -98,12 +98,12 @@ def gateway(
     version: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[Gateway]:
-    """Build a gateway on an open store, to be run on the running event loop; what it opened is
-    closed at the end. The memory that this process keeps for the store and for its threads is
-    limited from then on.
+    """Build a gateway on an open store, to run on the current event loop; close its resources at
+    the end. From then on, the memory that this process keeps for the store and its threads is
+    limited.
 
     Raises:
-        ConfigError: something is missing or wrong.
+        ConfigError: a setting is missing or not valid.
     """
     found = dict(adapters) if adapters is not None else enabled_adapters(settings)
     environ = process_environment() if environ is None else environ
@@ -126,7 +126,7 @@ def gateway(
 
 
 class _GatewayBuilder:
-    """The parts of one gateway: each is made when another needs it, and once."""
+    """The parts of one gateway; each is made once, when another part needs it."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _GatewayBuilder:
         self._mailboxes = Mailboxes(store.engine)
         self._outbox = Outbox(store.engine.store, store.config.namespace)
         self._stuck = StuckLanes(store, self._outbox)
-        # The heartbeat comes back in time, or the store counts as down until it does.
+        # A heartbeat that does not return in time means that the store is down.
         self._gateway_metrics = GatewayMetrics(HealthWatch(silent_after=1.5 * self._beat_seconds))
         self._hub = ProgressHub(self._loop)
         self._cache: AgentCache[Agent] = AgentCache(
@@ -167,7 +167,7 @@ class _GatewayBuilder:
 
     @cached_property
     def gateway(self) -> Gateway:
-        """All of it."""
+        """The complete gateway."""
         observe(
             self._gateway_metrics,
             adapters=self._adapters,
@@ -183,7 +183,7 @@ class _GatewayBuilder:
             self._pool,
             self._delivery,
             self._hub,
-            self._board,
+            self._drafts,
             ExpiryWatcher(self._store, agents=self._cache, save=FinalTurn(self._agent)),
             self._outbox,
             self._stuck,
@@ -202,7 +202,7 @@ class _GatewayBuilder:
             dead_after=self._lease_seconds,
         )
 
-    # ── what is said ──────────────────────────────────────────────────────────────────────────
+    # ── replies ───────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def _pending_replies(self) -> PendingReplies:
@@ -225,8 +225,8 @@ class _GatewayBuilder:
         )
 
     def _sent(self) -> None:
-        """Something is in the outbox."""
-        _soon(self._loop, self._delivery.wake)
+        """Wake the delivery: the outbox has a new reply."""
+        _call_soon(self._loop, self._delivery.wake)
 
     def _say(self, inbound: Inbound, text: str) -> None:
         self._outbox.put(reply_to(target_of_message(inbound), text))
@@ -238,7 +238,7 @@ class _GatewayBuilder:
         self._hub.publish(item_ids, progress)
 
     @cached_property
-    def _board(self) -> DraftPublisher:
+    def _drafts(self) -> DraftPublisher:
         shown = self._settings.streaming
         streaming = Streaming(
             shown.enabled, shown.edit_interval, shown.buffer_threshold, f" {shown.cursor}"
@@ -246,7 +246,7 @@ class _GatewayBuilder:
         drafts = Drafts(self._engine.store, self._store.config.namespace)
         return DraftPublisher(self._loop, self._adapters, lambda _platform: streaming, drafts)
 
-    # ── what is done ──────────────────────────────────────────────────────────────────────────
+    # ── turns and commands ────────────────────────────────────────────────────────────────────
 
     def _agent_for(self, entry: SessionEntry) -> AbstractContextManager[Agent]:
         signature = agent_signature(entry.session_id, self._chosen.description)
@@ -261,7 +261,7 @@ class _GatewayBuilder:
             self._stuck,
             self._agent_for,
             publish=self._publish,
-            show=self._board.show,
+            show=self._drafts.show,
             sent=self._sent,
             prepare=self._prepare,
             afterwards=self._titling.ask,
@@ -274,7 +274,7 @@ class _GatewayBuilder:
             self._process.holder,
             runner,
             at_once=self._settings.gateway.max_turns,
-            later=lambda seconds, do: _soon(self._loop, self._loop.call_later, seconds, do),
+            later=lambda seconds, do: _call_soon(self._loop, self._loop.call_later, seconds, do),
             on_stuck=self._stuck.tell,
             lease_seconds=self._lease_seconds,
         )
@@ -290,18 +290,18 @@ class _GatewayBuilder:
             holder=lambda: Holder(self._process.id, "a command"),
             model=self._chosen.description,
             on_dropped=lambda items: self._publish(items, Progress("ended", outcome="dropped")),
-            restart=lambda: _soon(self._loop, self.gateway.end, "restart"),
+            restart=lambda: _call_soon(self._loop, self.gateway.end, "restart"),
             may_restart=self._is_owner,
         )
 
     def _is_owner(self, source: SessionSource) -> bool:
-        """Tell whether somebody is listed by their id, or runs this very process."""
+        """Tell whether a sender is on an allow-list by id, or is the user of this process."""
         adapter = self._adapters.get(source.platform.value)
         owner_id = None if adapter is None else adapter.owner_id
         is_owner = owner_id is not None and source.user_id == owner_id
         return is_owner or _is_listed(self._access, source)
 
-    # ── what is heard ─────────────────────────────────────────────────────────────────────────
+    # ── incoming messages ─────────────────────────────────────────────────────────────────────
 
     @cached_property
     def _intake(self) -> Intake:
@@ -360,14 +360,14 @@ class _GatewayBuilder:
         for name, adapter in self._adapters.items():
             yield getattr(adapter, "section", name), adapter
 
-    # ── around a turn ─────────────────────────────────────────────────────────────────────────
+    # ── before and after a turn ───────────────────────────────────────────────────────────────
 
     def _prepare(self, agent: Agent, session_id: str, used: int) -> str:
-        """Return the session that a turn runs in: a summary of it where it has become too long."""
+        """Return the session for a turn: compact it first if it has become too long."""
         length = self._chosen.context_length
         if length is None:
             return session_id
-        # Not every endpoint counts.
+        # Some endpoints report no usage.
         used = used or estimated_tokens(agent.db.get_messages_as_conversation(session_id))
         if not is_nearly_full(used, length):
             return session_id
@@ -382,8 +382,8 @@ class _GatewayBuilder:
                 fence=agent.fence,
             )
         except (ModelError, InvalidInput) as error:
-            # The turn is tried as it is; the model says if it is too long.
-            logger.warning("session %s was not compacted: %s", session_id, error)
+            # Try the turn anyway: the model reports if the session is too long.
+            logger.warning("could not compact session %s: %s", session_id, error)
             return session_id
 
     def _give_title(self, session_id: str) -> None:
@@ -392,8 +392,8 @@ class _GatewayBuilder:
         title_session(agent.db, session_id, client, agent.model, agent.pricing)
 
 
-def _soon(loop: asyncio.AbstractEventLoop, do: Callable[..., object], *values: object) -> None:
-    """Do something on the event loop, from any thread, unless it is over."""
+def _call_soon(loop: asyncio.AbstractEventLoop, do: Callable[..., object], *values: object) -> None:
+    """Call a function on the event loop, from any thread; no-op if the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(do, *values)
 

@@ -1,9 +1,8 @@
-"""Slash commands that are carried out at once: each once, whoever dies meanwhile.
+"""Runs slash commands exactly once, even if a process dies meanwhile.
 
-A command is noted with the process that carries it out. Its end and what its sender is told are one
-transaction. What a dead process left is done by another where that is safe: when the command only
-looks, or its change is known not to have been made and nothing was said since. Everything else is
-reported, so that its sender can look and decide.
+A command is recorded with the process that runs it. Its end and its reply are one transaction. The
+command of a dead process is run again where that is safe (see `Command.repeat`); otherwise its
+sender is told that it was interrupted.
 """
 
 from __future__ import annotations
@@ -29,50 +28,50 @@ from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 
 logger = Logger(__name__)
 
-#: Called in the transaction that makes the change of a command, if it makes one.
+#: Called in the transaction in which a command makes its change, if it makes one.
 MarkCommandDone = Callable[[WriteTransaction], None]
-#: Carries out a command; returns what the sender is told.
+#: Runs a command and returns the reply.
 HandleCommand = Callable[[TypedCommand, Inbound, str, MarkCommandDone], str]
 
 _UNEXPECTED: Final = (
-    "/{name} failed for a reason that I did not expect; my owner finds it in the log."
+    "/{name} failed unexpectedly. The owner of this bot finds the reason in the log."
 )
-_WAS_DONE: Final = "/{name} was carried out, just before I was interrupted."
+_WAS_DONE: Final = "/{name} was completed just before I was interrupted."
 _UNKNOWN: Final = (
-    "I was interrupted while I carried out /{name}. It may have been done or not: look with "
-    "/status before you ask again."
+    "I was interrupted while running /{name}. It may or may not be done: check with /status "
+    "before you try again."
 )
 
 
 class CommandResult(NamedTuple):
-    """What became of a command."""
+    """The result of a command."""
 
     item_id: int | None
     reply: str | None = None
-    #: What the sender is told is in the outbox.
-    is_said: bool = False
+    #: Whether the reply is in the outbox.
+    is_in_outbox: bool = False
     is_duplicate: bool = False
 
 
 @dataclass(slots=True)
 class CommandExecutor:
-    """The commands that one gateway carries out. Thread-safe."""
+    """Runs the commands of one gateway. Thread-safe."""
 
     notes: CommandJournal
     outbox: Outbox
-    #: This process, as others see it.
+    #: The id of this process in the store.
     process_id: Callable[[], str]
     handle_command: HandleCommand
-    #: Something is in the outbox.
+    #: Called when a reply is in the outbox.
     sent: Callable[[], None]
-    #: Commands that were done and told while that could not be stored.
+    #: Commands that ran and were answered while their end could not be stored.
     _unstored: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def execute_command(
         self, typed: TypedCommand, inbound: Inbound, key: str, *, dedupe: str | None
     ) -> CommandResult:
-        """Carry out a command, unless it was received before.
+        """Run a command, unless it was received before.
 
         Raises:
             StoreUnavailable: the database cannot be reached; nothing was done.
@@ -89,45 +88,47 @@ class CommandExecutor:
         )
         if begun.is_duplicate or begun.item_id is None:
             return CommandResult(begun.item_id, is_duplicate=True)
-        reply = self._done(typed, inbound, key, begun.item_id)
-        return CommandResult(begun.item_id, reply, is_said=self._end(begun.item_id, inbound, reply))
+        reply = self._run(typed, inbound, key, begun.item_id)
+        return CommandResult(
+            begun.item_id, reply, is_in_outbox=self._end(begun.item_id, inbound, reply)
+        )
 
-    def _done(self, typed: TypedCommand, inbound: Inbound, key: str, item_id: int) -> str:
+    def _run(self, typed: TypedCommand, inbound: Inbound, key: str, item_id: int) -> str:
         happened = partial(self.notes.happened, item_id=item_id)
         try:
             return self.handle_command(typed, inbound, key, happened)
         except StoreUnavailable as error:
-            return f"That was not done: {error}"
+            return f"Not done: {error}"
         except HermesSessionsError as error:
             return str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - the sender waits for a reply in any case
             logger.warning("/%s failed unexpectedly: %s", typed.command.name, where(error))
             return _UNEXPECTED.format(name=typed.command.name)
 
     def _end(self, item_id: int, inbound: Inbound, reply: str) -> bool:
-        """Store that a command was carried out and what is said; return whether it is stored."""
+        """Store the end of a command and its reply; return whether they are stored."""
         said = reply_to(target_of_message(inbound), reply)
         try:
-            self.notes.end(item_id, partial(self._put, said=said))
+            self.notes.end(item_id, partial(self._put_reply, said=said))
         except StoreUnavailable as error:
-            logger.info("the end of a command is stored later: %s", error)
+            logger.info("could not store the end of a command yet: %s", error)
             with self._lock:
                 self._unstored.add(item_id)
             return False
         self.sent()
         return True
 
-    def _put(self, tx: WriteTransaction, said: NewReply) -> None:
+    def _put_reply(self, tx: WriteTransaction, said: NewReply) -> None:
         self.outbox.put_in(tx, said)
 
-    # ── what others left ──────────────────────────────────────────────────────────────────────
+    # ── orphaned commands ─────────────────────────────────────────────────────────────────────
 
     def recover_orphaned_commands(self) -> int:
-        """Do or report what processes left that are gone, and store the ends that could not be
-        stored; return how many commands of others there were. At the start, and now and then.
+        """Run or report the commands of processes that died, and store ends that could not be
+        stored before; return how many commands of others there were.
 
         Raises:
-            StoreError: the store cannot be used; the rest is seen to the next time.
+            StoreError: the store is unavailable; the rest is recovered at the next call.
         """
         with self._lock:
             unstored = list(self._unstored)
@@ -137,40 +138,39 @@ class CommandExecutor:
                 self._unstored.discard(item_id)
         left = self.notes.take_over(self.process_id())
         for command in left:
-            self._see_to(command)
+            self._recover(command)
         return len(left)
 
-    def _see_to(self, left: OrphanedCommand) -> None:
+    def _recover(self, left: OrphanedCommand) -> None:
         try:
             inbound = Inbound.from_dict(left.payload["inbound"])
             typed = parse_command(inbound.text, "gateway")
         except (HermesSessionsError, TypeError, KeyError) as error:
-            logger.warning("a command that was left cannot be read: %s", where(error))
+            logger.warning("cannot read an orphaned command: %s", where(error))
             self.notes.end(left.item_id)
             return
         if not isinstance(typed, TypedCommand):
-            # Another version of this program knew it.
+            # A gateway of another version received it.
             name = inbound.text.split(maxsplit=1)[0].removeprefix("/")
             self._end(left.item_id, inbound, _UNKNOWN.format(name=name))
             return
         name = typed.command.name
-        logger.info("a process died while it carried out /%s", name)
+        logger.info("a process died while running /%s", name)
         if left.has_happened:
             reply = _WAS_DONE.format(name=name)
         elif typed.command.may_repeat(is_too_late=left.is_too_late):
-            reply = self._done(typed, inbound, left.payload["key"], left.item_id)
+            reply = self._run(typed, inbound, left.payload["key"], left.item_id)
         else:
             reply = _UNKNOWN.format(name=name)
         self._end(left.item_id, inbound, reply)
 
 
-# Stopping a lane: ending what runs there and dropping what waits, together with another change.
-
-
 @dataclass(slots=True)
 class LaneStop:
-    """A `Precondition` for the change that follows: a reset, or a suspension if a turn was running.
-    Both happen in one transaction, so a lane is never stopped and left unchanged.
+    """Stops a lane in the transaction of another change: ends its turn and drops its queue.
+
+    It is a `Precondition` of that change: a reset, or a suspension if a turn was running. So a lane
+    is never stopped without being changed.
     """
 
     mailboxes: Mailboxes
@@ -178,16 +178,16 @@ class LaneStop:
     cause: Literal["stop", "reset"]
     #: Called in the transaction.
     happened: MarkCommandDone
-    #: Told of what was dropped, afterwards.
+    #: Called with the dropped items after the transaction.
     tell_dropped: Callable[[tuple[int, ...]], None]
-    #: The numbers of what waited.
+    #: The ids of the dropped items.
     dropped: tuple[int, ...] = ()
     #: Whether there was anything to stop.
     has_stopped: bool = False
     _lane_id: int | None = None
 
     def __call__(self, tx: WriteTransaction, lane: Lane) -> bool:
-        """Do it; return whether the other change is to be made."""
+        """Stop the lane; return whether to make the other change."""
         self._lane_id = lane.id
         self.dropped = tuple(item.id for item in Mailbox.waiting(tx, lane.id))
         stopped = self.mailboxes.stop(lane, self.cause, tx=tx)
@@ -198,7 +198,7 @@ class LaneStop:
         return is_changed
 
     def tell(self) -> None:
-        """Tell those who are concerned, now that it is so."""
+        """Interrupt the running turn and report dropped items, after the transaction."""
         if self._lane_id is not None:
             self.pool.interrupt(self._lane_id, self.cause)
             self.tell_dropped(self.dropped)

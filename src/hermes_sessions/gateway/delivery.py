@@ -1,4 +1,4 @@
-"""Sending what is in the outbox: in order for each chat, again when it failed, never forgotten."""
+"""Delivers the replies in the outbox: in order per chat, with retries, and never forgotten."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from hermes_sessions.storage.repositories.outbox import NewReply, Outbox, Outgoi
 
 logger = Logger(__name__)
 
-#: How long a claim lasts; every part that was sent makes it last so long again. Those of a process
-#: that died are freed by whoever finds that out.
+#: The lifetime of a claim in seconds; every sent part renews it. The claims of a process that died
+#: are released by the process that notices.
 CLAIM_SECONDS: Final = 120.0
-#: Chats that are served at the same time.
+#: The most chats that are served at the same time.
 AT_ONCE: Final = 16
-#: Pauses between attempts double from the first to the longest.
+#: Pauses between attempts double, from the first to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
 #: Failed attempts after which a reply is given up: with the pauses above, most of a day.
 MAX_ATTEMPTS: Final = 300
-#: Seconds after which the outbox is looked at although nobody said that something is in it:
-#: another process may have written it, and died.
+#: Seconds after which the outbox is checked without being woken: another process may have written
+#: to it and died.
 LOOK_EVERY: Final = 10.0
-#: Seconds after which it is looked whether another process has answered what was taken here.
+#: Seconds between checks whether another process has answered messages that arrived here.
 LOOK_FOR_ENDS: Final = 0.5
-#: Seconds between two attempts to store what became of a reply.
+#: Seconds between attempts to store the result of a delivery.
 STORE_AGAIN: Final = 1.0
 
 T = TypeVar("T")
 
 
 def target_text(target: Target) -> str:
-    """Return a target as the outbox keeps it."""
+    """Return a target in the form of the outbox."""
     return json.dumps(asdict(target), ensure_ascii=False)
 
 
@@ -76,26 +76,26 @@ def reply_to(
 
 
 def key_of(number: int, part: int) -> str:
-    """Return the key under which a part of a reply is sent."""
+    """Return the idempotency key of a part of a reply."""
     return f"{number}.{part}"
 
 
 def part_of(key: str) -> tuple[int, int] | None:
-    """Return which reply and which part of it has a key; None when it is the key of neither."""
+    """Return the reply and the part of a key; None if it is not a key of a reply."""
     number, dot, part = key.partition(".")
     if not dot or not (number + part).isascii() or not (number + part).isdigit():
         return None
-    # Longer numbers are no numbers of rows.
+    # Longer numbers are not row ids.
     return (int(number), int(part)) if number and part and len(key) <= 20 else None
 
 
 def pause_after(attempts: int) -> float:
-    """Return how long to wait after so many failed attempts."""
+    """Return the pause in seconds after this many failed attempts."""
     return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempts, 20)))
 
 
 class Delivery:
-    """Sends replies of one gateway through the adapters that are connected."""
+    """Sends the replies of one gateway through its connected adapters."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class Delivery:
         has_ended_elsewhere: Callable[[], bool] = lambda: False,
         on_outcome: Callable[[Outgoing, str], None] = lambda _outgoing, _outcome: None,
     ) -> None:
-        """*adapters* may change while it runs. *process_id* names the process that claims replies
-        now: one that was taken for dead goes on as another. *has_ended_elsewhere* tells whether
-        another process has written something that is to be sent here. *on_outcome* is told what
-        became of an attempt: ``sent``, ``postponed`` or ``dead``.
+        """*adapters* may change while it runs. *process_id* returns the process that claims replies
+        now; it changes if others considered the process dead. *has_ended_elsewhere* tells whether
+        another process has written a reply that this one should send. *on_outcome* is called with
+        the result of each attempt: ``sent``, ``postponed`` or ``dead``.
         """
         self._outbox = outbox
         self._adapters = adapters
@@ -118,16 +118,16 @@ class Delivery:
         self._on_outcome = on_outcome
         self._woken = asyncio.Event()
         self._sending: dict[int, asyncio.Task[None]] = {}
-        #: Held until what was claimed is known to be sent: nobody may overlook it.
+        #: Held until claimed replies are registered as being sent, so that `settle` sees them.
         self._claiming = asyncio.Lock()
 
     def wake(self) -> None:
-        """Say that something was put into the outbox. On the event loop."""
+        """Look for new replies in the outbox. On the event loop."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Deliver until cancelled; a reply that is being sent then is claimed by nobody for a
-        while, and sent by whoever comes next.
+        """Deliver until cancelled. The claim of a reply that is being sent then expires, and
+        another process sends it.
         """
         try:
             while True:
@@ -135,7 +135,7 @@ class Delivery:
                 try:
                     await self.deliver_due()
                 except StoreError as error:
-                    logger.warning("the outbox cannot be read, trying again: %s", error)
+                    logger.warning("cannot read the outbox, trying again: %s", error)
                 await self._until_something_is_due()
         finally:
             for task in self._sending.values():
@@ -143,7 +143,7 @@ class Delivery:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     async def deliver_due(self) -> int:
-        """Start to send what is due, as far as there is room; return how many were started."""
+        """Start to send due replies, up to the limit; return how many were started."""
         async with self._claiming:
             return await self._claim_and_send()
 
@@ -168,7 +168,7 @@ class Delivery:
 
     async def settle(self) -> None:
         """Wait until nothing is being sent and nothing more is due."""
-        # Looked at twice: whoever was claiming before may have begun to send.
+        # Check twice: a claim in progress may have started to send.
         while self._sending or await self.deliver_due() or self._sending:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
@@ -180,7 +180,7 @@ class Delivery:
         loop = asyncio.get_running_loop()
         until = loop.time() + LOOK_EVERY
         while not self._woken.is_set() and (left := until - loop.time()) > 0:
-            # Not `wait_for`: before Python 3.12 it can take a cancellation for a timeout.
+            # Not `wait_for`: before Python 3.12 it can turn a cancellation into a timeout.
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LOOK_FOR_ENDS)):
                     await self._woken.wait()
@@ -191,7 +191,7 @@ class Delivery:
         try:
             return await asyncio.to_thread(self._has_ended_elsewhere)
         except StoreError as error:
-            logger.debug("it is not known what others have answered: %s", error)
+            logger.debug("cannot check for replies of other processes: %s", error)
             return False
 
     async def _send(self, outgoing: Outgoing) -> None:
@@ -204,9 +204,9 @@ class Delivery:
         except NotFound as error:
             logger.info("%s", error)
         except StoreError as error:
-            # The claim runs out, and it is sent again: better twice than never.
-            logger.warning("what became of reply %s was not stored: %s", outgoing.id, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those after it must not wait
+            # The claim expires and the reply is sent again: better twice than never.
+            logger.warning("could not store the result of reply %s: %s", outgoing.id, error)
+        except Exception as error:  # noqa: BLE001 - later replies must not wait for it
             logger.warning("reply %s failed unexpectedly: %s", outgoing.id, where(error))
             await self._failed(outgoing, f"{type(error).__name__}: {error}")
 
@@ -214,7 +214,7 @@ class Delivery:
         try:
             target = target_of(outgoing.target)
         except (ValueError, TypeError) as error:
-            await self._give_up(outgoing, f"It is not known where it goes: {error}")
+            await self._give_up(outgoing, f"Its target cannot be read: {error}")
             return
         parts = split(outgoing.text, adapter.limits)
         try:
@@ -227,7 +227,7 @@ class Delivery:
             await self._postpone(outgoing, error.retry_after, str(error), failed=False)
         except Undeliverable as error:
             if outgoing.parts_sent == 0 and outgoing.draft_id is not None:
-                # The draft is gone or too old to be changed; the reply is not.
+                # The draft is deleted or too old to edit; send the reply as a new message.
                 await self._send_parts(adapter, outgoing._replace(draft_id=None))
                 return
             await self._give_up(outgoing, str(error))
@@ -252,7 +252,7 @@ class Delivery:
 
     async def _give_up(self, outgoing: Outgoing, error: str) -> None:
         logger.warning(
-            "reply %s to %s was given up: %s. See: hermes gateway queue --dead",
+            "gave up reply %s to %s: %s. See: hermes gateway queue --dead",
             outgoing.id,
             outgoing.platform,
             error,
@@ -262,21 +262,21 @@ class Delivery:
 
 
 async def _until_stored(store: Callable[[], T]) -> T:
-    """Write something about a reply, again and again while the database is away: what was sent must
-    not be sent twice because of that.
+    """Store the result of a delivery; retry while the database is unavailable, so that a sent reply
+    is not sent twice.
     """
     while True:
         try:
             return await asyncio.to_thread(store)
         except StoreUnavailable as error:
-            logger.info("what became of a reply is stored later: %s", error)
+            logger.info("could not store the result of a reply yet: %s", error)
             await asyncio.sleep(STORE_AGAIN)
 
 
 async def _send_part(
     adapter: Adapter, target: Target, outgoing: Outgoing, text: str, number: int
 ) -> str:
-    """Send one part, in the place of the draft if there is one; return the message's id."""
+    """Send one part, replacing the draft if there is one; return the id of the message."""
     try:
         if number == 0 and outgoing.draft_id is not None and adapter.limits.edits:
             await adapter.edit(target, outgoing.draft_id, text)
@@ -285,6 +285,6 @@ async def _send_part(
     except PlatformError:
         raise
     except Exception as error:
-        # An adapter's own fault must not make a reply look as if it were still being sent.
+        # An error in an adapter must not leave a reply in the state of being sent.
         logger.warning("%s failed to send: %s", adapter.name, where(error))
         raise Unreachable(f"{type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""What the doctor looks for among the gateway's own files."""
+"""The doctor's checks of the gateway's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes between a messenger and the gateway: values, without behaviour."""
+"""The values that messengers and the gateway exchange."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hermes_sessions.model.source import SessionSource
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message, by reference: its bytes are fetched when they are needed."""
+    """A file of a message, by reference: its bytes are fetched when they are needed."""
 
     kind: Literal["photo", "audio", "video", "document", "other"]
-    #: How the platform names it, or where it was stored.
+    #: Its id on the platform, or the path where it was stored.
     reference: str
     name: str | None = None
     mime_type: str | None = None
@@ -23,7 +23,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several messages of a platform that make one here, such as a picture of an album."""
+    """One of several platform messages that form one message, such as a picture of an album."""
 
     message_id: str
     text: str
@@ -33,29 +33,28 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message as a platform delivered it."""
+    """A message from a platform."""
 
     source: SessionSource
     text: str
-    #: Unique within the chat; None where the platform has none, and then nothing is deduplicated.
+    #: Unique within the chat; None if the platform has no ids, which disables deduplication.
     message_id: str | None
-    #: When the platform says it was sent, in seconds since the epoch.
+    #: The time at which the platform says it was sent, in seconds since the epoch.
     sent_at: float | None = None
     attachments: tuple[Attachment, ...] = ()
-    #: The message it answers, by its id.
+    #: The id of the message that it replies to.
     reply_to: str | None = None
-    #: What an adapter wants to find again when it sends the reply; JSON can hold it.
+    #: Data that the adapter needs to send the reply; JSON can hold it.
     extra: dict[str, Any] = field(default_factory=dict)
-    #: Ids of the roles that the sender has in the chat, where the platform has such a thing.
+    #: Ids of the sender's roles in the chat, if the platform has roles.
     roles: tuple[str, ...] = ()
-    #: Its place in the chat, where the platform has one: higher than that of every message before.
+    #: Its position in the chat, if the platform has one: higher than that of earlier messages.
     order: float | None = None
-    #: What it was made of, the first included, where the platform sent several messages. Of those,
-    #: what was stored before is left out.
+    #: Its parts, if the platform sent several messages. Parts that were stored before are left out.
     parts: tuple[Part, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; `from_dict` makes an equal one of that."""
+        """Return it in a form that JSON can hold; `from_dict` makes an equal one of it."""
         return {
             "source": self.source.to_dict(),
             "text": self.text,
@@ -66,12 +65,12 @@ class Inbound:
             "extra": self.extra,
             "roles": list(self.roles),
             "order": self.order,
-            # An earlier version reads what it knows.
+            # An earlier version ignores unknown keys.
             **({"parts": [asdict(part) for part in self.parts]} if self.parts else {}),
         }
 
     def only(self, parts: Sequence[Part]) -> Inbound:
-        """Return what remains of it when it has these parts alone, at least one."""
+        """Return the message with only these parts, at least one."""
         first = parts[0]
         return replace(
             self,
@@ -85,10 +84,10 @@ class Inbound:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Inbound:
-        """Return the message that `to_dict` described.
+        """Return the message that `to_dict` wrote.
 
         Raises:
-            InvalidInput, TypeError, KeyError: it describes none.
+            InvalidInput, TypeError, KeyError: *values* are not valid.
         """
         read = {
             "source": SessionSource.from_dict(values["source"]),
@@ -106,48 +105,48 @@ def _attachments(values: Sequence[Mapping[str, Any]]) -> tuple[Attachment, ...]:
     return tuple(Attachment(**each) for each in values)
 
 
-#: ``stored``: it will have a turn. ``answered``: a command that was carried out. ``duplicate``:
-#: it was stored before. ``refused``: see the reason. ``spooled``: kept in a local file until the
-#: database is back.
+#: ``stored``: it will get a turn. ``answered``: a command that ran. ``duplicate``: it was stored
+#: before. ``refused``: see the reason. ``spooled``: kept in a local file until the database is
+#: back.
 Status = Literal["stored", "answered", "duplicate", "refused", "spooled"]
-#: Why a message is refused. ``unknown``, ``blocked``, ``bot``: the sender may not talk here.
-#: ``too many``: not so fast. ``full``: too much waits in the lane. ``too large``: it cannot be
-#: stored. ``failed``: something went wrong that nobody foresaw, and it was kept aside.
+#: Why a message is refused. ``unknown``, ``blocked``, ``bot``: the sender is not allowed.
+#: ``too many``: above the rate limit. ``full``: the lane's queue is full. ``too large``: it cannot
+#: be stored. ``failed``: an unexpected error; the message was set aside.
 Refusal = Literal["unknown", "blocked", "bot", "too many", "full", "too large", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a message; returned when that is durable."""
+    """The result of a message; returned when it is durable."""
 
     status: Status
-    #: Number in the mailbox, where there is one.
+    #: Its id in the mailbox, if it is there.
     item_id: int | None = None
-    #: How many wait in the lane, this one included.
+    #: The number of messages in the lane's queue, including this one.
     depth: int = 0
-    #: What the sender is told, if anything.
+    #: The reply to the sender, if any.
     reply: str | None = None
     session_key: str | None = None
-    #: The reply is in the outbox, and is sent from there.
-    is_said: bool = False
-    #: With ``refused``: why.
+    #: Whether the reply is in the outbox, and is sent from there.
+    is_in_outbox: bool = False
+    #: The reason, if refused.
     reason: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a reply goes."""
+    """The destination of a reply."""
 
     platform: str
     chat_id: str
     thread_id: str | None = None
-    #: The message it answers, where the platform shows that.
+    #: The id of the message to reply to, if the platform shows that.
     reply_to: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 def target_of_message(inbound: Inbound) -> Target:
-    """Return where a message is answered."""
+    """Return the destination of the reply to a message."""
     source = inbound.source
     return Target(
         source.platform.value, source.chat_id, source.thread_id, inbound.message_id, inbound.extra

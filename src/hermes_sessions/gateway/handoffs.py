@@ -1,7 +1,7 @@
-"""Sessions that go on at a messenger: somebody asked for it elsewhere, and the gateway takes them.
+"""Handoffs: sessions that continue on a messenger because a user asked for it elsewhere.
 
-They go on in the platform's home channel. Nothing is left half handed over: the handoff is complete
-when the lane is in the session, in one transaction.
+A session continues in the home channel of the platform. A handoff completes in the transaction that
+points the lane at the session, so none is ever half done.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hermes_sessions.storage.repositories.outbox import Outbox
 
 logger = Logger(__name__)
 
-_NOBODY: Final = (
-    "Everybody has a conversation of their own in the home channel of {platform}, and nobody has "
-    "written there yet. Write something there, and hand it over again."
+_NO_USER_YET: Final = (
+    "In the home channel of {platform} each user has a separate conversation, and no user has "
+    "written there yet. Send a message there, then hand off again."
 )
 
 
 class Handoffs:
-    """Takes over what was handed to the platforms of one gateway."""
+    """Takes over the sessions that were handed off to the platforms of one gateway."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Handoffs:
         chat_type_of: Callable[[str, str], str | None],
         people: Callable[[str], Collection[str]],
     ) -> None:
-        """*is_connected* tells whether messages of a platform arrive here, *chat_type_of* what kind
-        of chat one is, as far as it is known yet, *people* who is listed as allowed to talk there.
+        """*is_connected* tells whether a platform is connected here, *chat_type_of* returns the
+        kind of a chat if it is known yet, *people* returns the users on a platform's allow-list.
         """
         self._store = store
         self._outbox = outbox
@@ -61,8 +61,8 @@ class Handoffs:
             except StoreUnavailable:
                 raise
             except HermesSessionsError as error:
-                # It stays where it was; whoever asked can see why, and ask again.
-                logger.warning("session %s was not handed over: %s", session["id"], error)
+                # It stays where it is; the user sees the reason and can try again.
+                logger.warning("could not hand off session %s: %s", session["id"], error)
                 self._store.db.fail_handoff(session["id"], str(error))
         return taken
 
@@ -70,28 +70,28 @@ class Handoffs:
         home = self._store.config.home_channels.get(platform)
         if home is None:
             self._store.db.fail_handoff(
-                session_id, f"Nobody would see it: set platforms.{platform}.home_channel first."
+                session_id, f"No home channel: set platforms.{platform}.home_channel first."
             )
             return False
         source = self._source_before(platform, home)
         if source is None:
             chat_type = self._chat_type_of(platform, home.chat_id)
             if chat_type is None:
-                return False  # It waits until the platform has told.
+                return False  # Wait until the platform has reported it.
             source = self._source_to_come(platform, home, chat_type)
         if source is None:
-            self._store.db.fail_handoff(session_id, _NOBODY.format(platform=platform))
+            self._store.db.fail_handoff(session_id, _NO_USER_YET.format(platform=platform))
             return False
         entry = self._store.accept_handoff(session_id, source)
         if entry is None:
             return False
         title = self._store.db.get_session_title(entry.session_id) or entry.session_id
         target = Target(platform, home.chat_id, home.thread_id)
-        self._outbox.put(reply_to(target, f"We go on here with: {title}"))
+        self._outbox.put(reply_to(target, f"Continuing here: {title}"))
         return True
 
     def _source_before(self, platform: str, home: HomeChannel) -> SessionSource | None:
-        """Return where people wrote in the home channel."""
+        """Return the source of the last message in the home channel."""
         for entry in self._store.list_sessions():
             origin = entry.origin
             if (
@@ -105,8 +105,8 @@ class Handoffs:
     def _source_to_come(
         self, platform: str, home: HomeChannel, chat_type: str
     ) -> SessionSource | None:
-        """Return where people will write in the home channel; None where that depends on who
-        does.
+        """Return the source of future messages in the home channel; None if it depends on the
+        user.
         """
         source = SessionSource(
             Platform(platform),

@@ -1,7 +1,7 @@
-"""Messages that arrive while the database cannot be reached: a local file, in order.
+"""The spool of incoming messages: a local file, used while the database is unavailable.
 
-A message is confirmed to its platform once it is on disk here. When the database is back, the file
-is replayed from its beginning, and the mailbox recognises what it had stored already; see
+A message is confirmed to its platform when it is on disk here. When the database is back, the file
+is replayed from its beginning, and the mailbox recognises messages that it has stored already; see
 ``storage.spool``.
 """
 
@@ -15,9 +15,9 @@ from typing import Final
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.storage import spool
 
-#: What to do about messages that were put aside.
+#: The next step for messages that were set aside.
 NEXT_STEP: Final = (
-    "See them with: hermes gateway queue --kept; have them answered with: "
+    "To list them: hermes gateway queue --kept. To have them answered: "
     "hermes gateway queue --redeliver"
 )
 _FORM: Final = spool.EntryFormat(Inbound.to_dict, Inbound.from_dict)
@@ -31,11 +31,11 @@ class Spool(spool.Spool[Inbound]):
 
     def _append(self, entry: Inbound) -> None:
         if entry.message_id is None:
-            # By this it is recognised if it is replayed twice.
+            # The mailbox recognises a message that is replayed twice by this id.
             entry = replace(entry, message_id=f"spool-{secrets.token_hex(16)}")
         super()._append(entry)
 
 
 def spool_directory(home: Path) -> Path:
-    """Return where the gateways of a home keep theirs."""
+    """Return the spool directory of the gateways of a home."""
     return home / "gateway" / "spool"

@@ -1,4 +1,4 @@
-"""Taking messages in: who may, what it is, and where it is stored before anybody is told."""
+"""Intake of messages: checks access, parses commands, and stores before it confirms."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Kind, Ma
 
 logger = Logger(__name__)
 
-#: Messages that are being stored at the same time.
+#: The most messages that are stored at the same time.
 _AT_ONCE: Final = 16
-#: How often a message is tried that cannot be stored in a way nobody foresaw.
+#: The most attempts to store a message after unexpected errors.
 _TRIES: Final = 3
 _FULL: Final = (
-    "Too many messages wait here ({depth}). This one was not taken; send it again when I have "
-    "answered, or drop them with /stop."
+    "Too many messages are queued here ({depth}). This one was not accepted. Send it again after "
+    "my next answer, or drop the queue with /stop."
 )
-_NOT_TAKEN: Final = "What you wrote while my database was away could not be taken. Send it again."
+_NOT_ACCEPTED: Final = (
+    "A message that you sent while my database was unavailable was not accepted. Send it again."
+)
 _FAILED: Final = (
-    "Something went wrong here, and what you wrote could not be taken. Send it again, or tell "
-    "whoever runs this."
+    "Something went wrong and your message was not accepted. Send it again, or tell the owner of "
+    "this bot."
 )
-_KEPT: Final = "What you wrote is kept here and will be answered when it is back."
-#: What people are told, by how the store is.
+_IS_SAFE: Final = "Your message is safe, and I will answer it when the database is back."
+#: The reply for a spooled message, by the state of the store.
 _SPOOLED: Final = {
-    State.DOWN: f"My database cannot be reached. {_KEPT}",
-    State.READ_ONLY: f"My database takes nothing new just now. {_KEPT}",
+    State.DOWN: f"My database is unavailable. {_IS_SAFE}",
+    State.READ_ONLY: f"My database accepts no changes at the moment. {_IS_SAFE}",
 }
 
 
 @dataclass(slots=True)
 class Intake:
-    """Where messages of all platforms arrive. Everything may be called from any thread."""
+    """Receives the messages of all platforms. Thread-safe."""
 
     store: SessionStore
     mailboxes: Mailboxes
@@ -58,11 +60,11 @@ class Intake:
     spool: Spool
     pool: WorkerPool
     command_executor: CommandExecutor
-    #: Says something where a message came from, when its sender is not listening any more.
+    #: Sends a reply to the chat of a message whose sender does not wait any more.
     say: Callable[[Inbound, str], None]
-    #: Tells of a spooled message that it is not to be stored any more.
+    #: Tells whether a spooled message must not be stored any more, because its sender was erased.
     is_forgotten: Callable[[Inbound], bool] = lambda _inbound: False
-    #: How the store is, as far as those saw it who wrote to it.
+    #: The health of the store, as of the last write.
     health: HealthWatch = field(default_factory=HealthWatch)
     _acknowledged: dict[str, float] = field(default_factory=dict)
     _threads: ThreadPoolExecutor = field(
@@ -70,16 +72,16 @@ class Intake:
     )
 
     def close(self) -> None:
-        """Take nothing more; what was spooled stays for the next start."""
+        """Accept no more messages; spooled ones stay for the next start."""
         self._threads.shutdown(wait=False)
         self.spool.close()
 
     async def accept(self, inbound: Inbound) -> Receipt:
-        """Take a message; when this returns, it is durable, or refused in words.
+        """Accept a message; when this returns, it is durable, or refused with a reason.
 
         Raises:
-            Unreachable: it could not even be spooled, or it is not known who this is: it must not
-                be confirmed to the platform.
+            Unreachable: it could not even be spooled, or the sender's access is unknown; it must
+                not be confirmed to the platform.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.take, inbound)
@@ -87,62 +89,62 @@ class Intake:
     def take(self, inbound: Inbound) -> Receipt:
         """Do the same in the calling thread."""
         if self.spool.waiting:
-            # What came before it is not stored yet: order is kept.
-            return self._put_aside(inbound, "messages before it wait")
+            # Earlier messages are not stored yet: keep the order.
+            return self._spool_message(inbound, "earlier messages wait")
         try:
-            receipt = self._store_or_keep(inbound)
+            receipt = self._store_or_set_aside(inbound)
         except STORE_UNAVAILABLE_ERRORS as error:
             self.health.failed(error)
-            return self._put_aside(inbound, str(error))
+            return self._spool_message(inbound, str(error))
         self.health.worked()
         return receipt
 
-    def _store_or_keep(self, inbound: Inbound, tries: int = _TRIES) -> Receipt:
-        """Store a message; what goes wrong in a way nobody foresaw must neither keep others waiting
-        nor cost the message, so it is kept where it can be seen, and offered again: some platforms
-        bring a message that is not confirmed a few times, and then never again.
+    def _store_or_set_aside(self, inbound: Inbound, tries: int = _TRIES) -> Receipt:
+        """Store a message. After an unexpected error, set it aside where it can be seen and
+        retried: it must neither block other messages nor get lost, and some platforms stop
+        redelivering an unconfirmed message after a few attempts.
         """
         try:
             return self.store_now(inbound)
         except (InvalidInput, StoreClosed, *STORE_UNAVAILABLE_ERRORS):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            logger.warning("a message could not be taken: %s", where(error))
-            # Without an id nothing would tell whether it was stored before that failed.
+        except Exception as error:  # noqa: BLE001 - see above
+            logger.warning("could not store a message: %s", where(error))
+            # Without an id, a retry could store it twice.
             if tries > 1 and inbound.message_id is not None:
-                return self._store_or_keep(inbound, tries - 1)
-            return self._kept(inbound, error)
+                return self._store_or_set_aside(inbound, tries - 1)
+            return self._set_aside(inbound, error)
 
-    def _kept(self, inbound: Inbound, why: Exception) -> Receipt:
+    def _set_aside(self, inbound: Inbound, why: Exception) -> Receipt:
         try:
             self.spool.put_aside(inbound, why)
         except OSError as error:
-            raise Unreachable(f"The message can be stored nowhere: {error}") from error
+            raise Unreachable(f"The message cannot be stored anywhere: {error}") from error
         return Receipt("refused", reply=_FAILED, reason="failed")
 
-    def _put_aside(self, inbound: Inbound, why: str) -> Receipt:
+    def _spool_message(self, inbound: Inbound, why: str) -> Receipt:
         try:
             verdict = self.authorisation.decide(inbound.source, inbound.roles, is_final=False)
         except STORE_UNAVAILABLE_ERRORS as error:
-            raise Unreachable(f"It is not known who may talk to me: {error}") from error
+            raise Unreachable(f"The sender's access cannot be checked: {error}") from error
         if not verdict.is_allowed:
             return Receipt("refused", reply=verdict.reply, reason=verdict.refusal)
         try:
             self.spool.append(inbound)
         except OSError as error:
-            raise Unreachable(f"The message can be stored nowhere: {error}") from error
+            raise Unreachable(f"The message cannot be stored anywhere: {error}") from error
         self.health.waits(self.spool.waiting)
-        logger.warning("a message was spooled: %s", why)
+        logger.warning("spooled a message: %s", why)
         return Receipt("spooled", reply=_SPOOLED.get(self.health.now.state, _SPOOLED[State.DOWN]))
 
     def replay(self) -> int:
-        """Store what was spooled; return how many messages. Called when the database may be back.
+        """Store spooled messages; return how many. Called when the database may be back.
 
         Raises:
-            StoreError: it is not; what was not stored stays.
+            StoreError: it is not; the remaining messages stay in the spool.
         """
         try:
-            # What others bring at the same time may belong between it.
+            # Messages that arrive meanwhile may belong between them.
             with self.pool.deferring_wakes():
                 number = self.spool.replay(self._store_spooled)
         finally:
@@ -155,20 +157,20 @@ class Intake:
         if self.is_forgotten(inbound):
             return
         if not self.authorisation.may_talk(inbound.source, inbound.roles):
-            # Of what was put aside and is offered again, it was perhaps never known.
+            # The access of a sender whose message was set aside may be unknown.
             return
         try:
             receipt = self._store_allowed(inbound)
         except STORE_UNAVAILABLE_ERRORS:
             raise
-        except Exception as error:  # noqa: BLE001 - those after it must not wait for ever
-            logger.warning("a spooled message was refused: %s", where(error))
+        except Exception as error:  # noqa: BLE001 - later messages must not wait for it
+            logger.warning("refused a spooled message: %s", where(error))
             self.spool.put_aside(inbound, error)
-            self.say(inbound, _NOT_TAKEN)
+            self.say(inbound, _NOT_ACCEPTED)
             return
         is_over = receipt.status in {"answered", "refused"}
-        if receipt.reply is not None and is_over and not receipt.is_said:
-            # Nobody is there to take the receipt, and the sender was promised an answer.
+        if receipt.reply is not None and is_over and not receipt.is_in_outbox:
+            # The receipt has no reader any more, and the sender was promised an answer.
             self.say(inbound, receipt.reply)
 
     def store_now(self, inbound: Inbound) -> Receipt:
@@ -229,7 +231,7 @@ class Intake:
         source = inbound.source
         payload = payload_of(inbound)
         if wants is not None:
-            # For whoever runs the turn, which may be another process.
+            # For the process that runs the turn, which may be another one.
             payload["wants"] = wants
         return self.mailboxes.receive(
             self.store.engine.key_of(source),
@@ -243,8 +245,8 @@ class Intake:
         )
 
     def _without_known_parts(self, inbound: Inbound) -> Inbound:
-        """Return what is new in a message that the platform sent as several: one that came late
-        is brought again together with those that are stored.
+        """Return the new parts of a message that the platform sent in several parts: a late part
+        arrives together with parts that are stored already.
         """
         if not inbound.parts:
             return inbound
@@ -274,10 +276,10 @@ class Intake:
             self._acknowledged.clear()
         self._acknowledged[key] = now
         if busy.answer.action == "interrupt":
-            return "I stop what I am doing and answer this."
+            return "Stopping the current answer to answer this."
         if busy.answer.action == "steer":
-            return "I take this up after the next step."
-        return "Queued." if depth <= 1 else f"Queued; {depth} messages wait."
+            return "I will include this after the next step."
+        return "Queued." if depth <= 1 else f"Queued; {depth} messages are waiting."
 
     # ── commands ──────────────────────────────────────────────────────────────────────────────
 
@@ -291,7 +293,7 @@ class Intake:
         except MessageTooLarge as error:
             return Receipt("refused", reply=str(error), session_key=key, reason="too large")
         status: Status = "duplicate" if done.is_duplicate else "answered"
-        return Receipt(status, done.item_id, 0, done.reply, key, is_said=done.is_said)
+        return Receipt(status, done.item_id, 0, done.reply, key, is_in_outbox=done.is_in_outbox)
 
     def _mark(self, inbound: Inbound, message_id: str | None) -> str | None:
         source = inbound.source
@@ -299,7 +301,7 @@ class Intake:
 
 
 def payload_of(inbound: Inbound) -> dict[str, Any]:
-    """Return what the mailbox keeps beside the text."""
+    """Return the data that the mailbox keeps beside the text."""
     payload: dict[str, Any] = {"source": inbound.source.to_dict()}
     if inbound.message_id is not None:
         payload["message_id"] = inbound.message_id
@@ -317,4 +319,4 @@ def payload_of(inbound: Inbound) -> dict[str, Any]:
 def _unknown(typed: UnknownCommand) -> str:
     near = " or ".join(f"/{name}" for name in typed.near)
     meant = f" Did you mean {near}?" if near else ""
-    return f"There is no command /{typed.name}.{meant} /help shows all."
+    return f"There is no command /{typed.name}.{meant} /help shows all commands."

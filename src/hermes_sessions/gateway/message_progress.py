@@ -1,4 +1,4 @@
-"""What happens to a message, for those who watch: a client that waits, a draft that grows."""
+"""The progress of messages, for clients that wait for an answer and drafts that grow."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.outbox import DRAFT, Outbox
 from hermes_sessions.storage.store import Store
 
-# How messages ended, by whichever gateway: for those who wait for one.
-#
-# Progress is heard only in the process that runs the turn. Where several gateways share a
-# database, that may be another one; and who asks about a message of yesterday has missed it. The
-# end is in the store, whoever wrote it.
+# ── stored outcomes ───────────────────────────────────────────────────────────────────────────
+# Progress is only published in the process that runs the turn. If several gateways share a
+# database, that may be another process; and a client may ask about an old message. The outcome is
+# in the store in every case.
 
 
 logger = Logger(__name__)
 
-#: Seconds of silence after which the store is asked.
+#: Seconds without progress after which the store is asked.
 LOOK_EVERY: Final = 2.0
-#: The first time earlier: it may have ended long ago.
+#: The first time earlier: the message may have ended long ago.
 _FIRST_LOOK: Final = 0.1
 
 
@@ -44,15 +43,15 @@ class HasStore(Protocol):
 
 
 class StoredOutcomes:
-    """The ends of messages, in the store."""
+    """The outcomes of messages in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find(self, item_id: int) -> Progress | None:
-        """Return how a message ended, with the reply; None while it waits or runs.
+        """Return the outcome of a message with its reply; None while it waits or runs.
 
-        One that is no longer remembered has ended as ``dropped``.
+        A message that is not in the store any more counts as ``dropped``.
 
         Raises:
             StoreError: the store cannot be read.
@@ -73,12 +72,12 @@ class StoredOutcomes:
 
 
 def outcome_of(status: str, reason: str | None) -> EndOutcome:
-    """Return how a message ended, from what is stored about it."""
+    """Return the outcome of a message from its stored status and reason."""
     if status != "done":
         return "dropped"
     if reason == "completed" or (reason or "").startswith("/"):
         return "completed"
-    # Else it was stopped, reset, superseded or interrupted.
+    # Any other one was stopped, reset, superseded or interrupted.
     return "failed" if reason == "failed" else "interrupted"
 
 
@@ -88,7 +87,7 @@ async def live_or_stored_progress(
     *,
     every: float = LOOK_EVERY,
 ) -> AsyncIterator[Progress]:
-    """Yield what is heard, and the end as soon as it is heard or stored."""
+    """Yield published progress, and the outcome as soon as it is published or stored."""
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(progress, None))
     pause = min(every, _FIRST_LOOK)
     try:
@@ -105,7 +104,7 @@ async def live_or_stored_progress(
                 following = asyncio.ensure_future(anext(progress, None))
                 continue
             ended = await _found(find)
-            # Heard is better: it came with everything before it.
+            # Prefer the published outcome: all earlier progress came before it.
             if ended is not None and not following.done():
                 yield ended
                 return
@@ -121,13 +120,13 @@ async def _found(find: Callable[[], Progress | None]) -> Progress | None:
     try:
         return await asyncio.to_thread(find)
     except StoreError as error:
-        logger.info("it is not known yet how a message ended: %s", error)
+        logger.info("cannot read the outcome of a message yet: %s", error)
         return None
 
 
 def unsent_lookup(services: Services) -> Callable[[Target], bool]:
-    """Return how to tell whether something is still to be sent to a chat; without a store, nothing
-    is known to be.
+    """Return a function that tells whether a reply to a chat is still unsent; without a store, it
+    always says no.
     """
     if not isinstance(services, HasStore):
         return lambda _target: False
@@ -137,7 +136,7 @@ def unsent_lookup(services: Services) -> Callable[[Target], bool]:
 
 
 def progress_watcher(services: Services) -> Callable[[int], AsyncIterator[Progress]]:
-    """Return how to watch messages: by what is heard, and where there is a store, by that, too."""
+    """Return a function that watches messages by their progress and, if there is a store, by it."""
     if not isinstance(services, HasStore):
         return services.watch
     endings = StoredOutcomes(services.store.engine.store)
@@ -146,25 +145,25 @@ def progress_watcher(services: Services) -> Callable[[int], AsyncIterator[Progre
     )
 
 
-#: Outcomes that are remembered for those who begin to watch after the end.
+#: The most outcomes that are remembered for clients that watch after the end.
 _REMEMBERED: Final = 1_000
-#: How many characters these may have together; more are in the store.
+#: The most characters of these together; the store has the rest.
 _REMEMBERED_TEXT: Final = 2_000_000
-#: What is remembered of turns that run, for those who begin to watch in the middle: characters, and
-#: messages. There is less of it, unless turns were lost that nobody ends.
+#: The most characters and messages that are remembered of running turns, for clients that start to
+#: watch in the middle. Only turns that were lost without an end could reach this limit.
 _RUNNING_TEXT: Final = 8_000_000
 _RUNNING: Final = 10_000
-#: Pieces of a text are remembered as one up to this length, so that there are not too many.
+#: Pieces of text are joined up to this length, to keep their number low.
 _PIECE: Final = 4_000
-#: What a watcher that does not read may have waiting before text is left out.
+#: The most events in the queue of a slow watcher before pieces of text are left out.
 _MOST_WAITING: Final = 10_000
 
 
 class ProgressHub:
-    """Passes on progress by the numbers of mailbox items.
+    """Publishes progress by mailbox item.
 
-    Published from any thread, watched on one event loop. Nobody is waited for. Whoever begins to
-    watch while a turn runs is told all of it, from its beginning.
+    Thread-safe to publish; watched on one event loop. Publishing never blocks. A client that starts
+    to watch during a turn gets all its progress from the beginning.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -176,7 +175,7 @@ class ProgressHub:
         self._characters = self._running_characters = 0
 
     def publish(self, item_ids: Iterable[int], progress: Progress) -> None:
-        """Tell whoever watches one of these items."""
+        """Publish progress to the watchers of these items."""
         queues: list[asyncio.Queue[Progress]] = []
         with self._lock:
             for item_id in item_ids:
@@ -217,12 +216,12 @@ class ProgressHub:
             self._characters -= len(self._ended.popitem(last=False)[1].text)
 
     def watched(self) -> tuple[int, ...]:
-        """Return the items that somebody waits for."""
+        """Return the items that have watchers."""
         with self._lock:
             return tuple(self._watchers)
 
     async def watch(self, item_id: int) -> AsyncIterator[Progress]:
-        """Yield what happens to an item until it ended; the end at once if that was before."""
+        """Yield the progress of an item until its end; at once if it has ended."""
         queue: asyncio.Queue[Progress] = asyncio.Queue()
         with self._lock:
             ended = self._ended.get(item_id)
@@ -253,27 +252,25 @@ def _give(queues: list[asyncio.Queue[Progress]], progress: Progress) -> None:
             queue.put_nowait(progress)
 
 
-# Messages that this gateway took and whose answers it has not seen: another may be writing them.
-#
-# Where several gateways share a database, the one that a chat is connected to may not be the one
-# that runs its turn. Nobody can call from one to the other, so the first looks whether what it
-# took has ended: often while there is something to wait for, and not at all while there is
-# nothing.
+# ── pending replies ───────────────────────────────────────────────────────────────────────────
+# If several gateways share a database, the gateway that is connected to a chat may not run its
+# turn, and the two cannot call each other. So the connected one polls the store for the outcome of
+# messages that it received, and only while there are any.
 
-#: Of more messages than this, only the latest are looked for.
+#: Only this many of the latest messages are polled.
 _MAX_OUTSTANDING: Final = 5_000
-#: So many are asked for at once.
+#: The most messages in one query.
 _AT_ONCE: Final = 500
 
 
 class PendingReplies:
-    """The messages of one gateway that have not ended, as far as it knows. Thread-safe."""
+    """The messages that one gateway received and whose outcome it does not know. Thread-safe."""
 
     def __init__(
         self, store: Store, runs_here: Callable[[], Collection[int]] = frozenset[int]
     ) -> None:
-        """*runs_here* returns the items of turns that run in this process: it hears of their ends
-        without looking.
+        """*runs_here* returns the items of turns in this process, whose outcome is published here
+        without polling.
         """
         self._store = store
         self._runs_here = runs_here
@@ -281,21 +278,21 @@ class PendingReplies:
         self._item_ids: OrderedDict[int, None] = OrderedDict()
 
     def add(self, item_id: int) -> None:
-        """Wait for the answer to a message."""
+        """Wait for the outcome of a message."""
         with self._lock:
             self._item_ids[item_id] = None
             if len(self._item_ids) > _MAX_OUTSTANDING:
                 self._item_ids.popitem(last=False)
 
     def ended(self, item_ids: Iterable[int]) -> None:
-        """Wait for these no longer: they ended in this process."""
+        """Stop waiting for these: they ended in this process."""
         with self._lock:
             for item_id in item_ids:
                 self._item_ids.pop(item_id, None)
 
     def look(self) -> bool:
-        """Return whether a message has ended meanwhile, in whatever process: its reply, if it has
-        one, is in the outbox. The store is not asked when nothing is waited for.
+        """Return whether a message has ended since, in any process: its reply, if any, is in the
+        outbox. The store is not asked while no message is waited for.
 
         Raises:
             StoreError: the store cannot be read.

@@ -1,6 +1,6 @@
-"""What operators see: counters and gauges for Prometheus, and whether the gateway is ready.
+"""Metrics for Prometheus, and the readiness of the gateway.
 
-Names of platforms, statuses and outcomes are labels; ids, names and texts never are.
+Platforms, statuses and outcomes are labels; ids, names and texts never are.
 """
 
 from __future__ import annotations
@@ -19,72 +19,72 @@ from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.storage.care.health import Health, HealthWatch, State
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-#: How often the delay of the event loop is measured.
+#: Seconds between measurements of the event loop's delay.
 MEASURED_EVERY: Final = 1.0
 _DELAYS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
-#: Returns numbers by the value of a label; or one number, under the empty text.
+#: Returns values by label; or one value, under the empty string.
 Look = Callable[[], Mapping[str, float]]
-#: Returns what is wrong, in words without secrets; None when nothing is.
+#: Returns the problem, without secrets; None if there is none.
 Check = Callable[[], str | None]
 
 
 class GatewayMetrics:
     """The metrics of one gateway. Counting is thread-safe and never fails a message.
 
-    What is shown is known already: nothing here waits for the store, which may be frozen.
+    All values are known in advance: nothing here waits for the store, which may be frozen.
     """
 
     def __init__(self, health: HealthWatch | None = None) -> None:
-        #: How the store is, as of the last heartbeat or write.
+        #: The health of the store, as of the last heartbeat or write.
         self.health = health or HealthWatch()
         #: Replies by status, as of the last heartbeat.
         self.outbox: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
         self._messages = Counter(
             "hermes_gateway_messages",
-            "Messages that arrived, by platform and what became of them.",
+            "Messages received, by platform and status.",
             ["platform", "status"],
             registry=self._registry,
         )
         self._turns = Counter(
             "hermes_gateway_turns",
-            "Turns that ended, by platform and outcome.",
+            "Turns ended, by platform and outcome.",
             ["platform", "outcome"],
             registry=self._registry,
         )
         self._turn_seconds = Histogram(
             "hermes_gateway_turn_seconds",
-            "How long turns took.",
+            "Duration of turns.",
             buckets=_SECONDS,
             registry=self._registry,
         )
         self._deliveries = Counter(
             "hermes_gateway_deliveries",
-            "Attempts to deliver a reply, by platform and outcome.",
+            "Delivery attempts of replies, by platform and outcome.",
             ["platform", "outcome"],
             registry=self._registry,
         )
         self._delay = Histogram(
             "hermes_gateway_loop_delay_seconds",
-            "How late the event loop was.",
+            "Delay of the event loop.",
             buckets=_DELAYS,
             registry=self._registry,
         )
         self._latest_delay = Gauge(
             "hermes_gateway_loop_delay_latest_seconds",
-            "How late the event loop was the last time it was measured.",
+            "Last measured delay of the event loop.",
             registry=self._registry,
         )
         self._checks: dict[str, Check] = {}
 
     def store(self) -> Health:
-        """Return how the store is."""
+        """Return the health of the store."""
         return self.health.now
 
-    def told_store(self) -> dict[str, object]:
-        """Return how the store is, and seconds since that was known, for probes."""
+    def store_status(self) -> dict[str, object]:
+        """Return the health of the store and the seconds since it was checked, for probes."""
         return {"store": self.store().state.value, "heartbeat_age": round(self.health.age, 1)}
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────
@@ -99,11 +99,11 @@ class GatewayMetrics:
         self._turn_seconds.observe(max(0.0, seconds))
 
     def delivery(self, platform: str, outcome: str) -> None:
-        """Count an attempt to deliver."""
+        """Count a delivery attempt."""
         self._deliveries.labels(platform, outcome).inc()
 
     async def measure_loop(self, *, every: float = MEASURED_EVERY) -> None:
-        """Measure how late the event loop is, until cancelled."""
+        """Measure the delay of the event loop until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             due = clock() + every
@@ -112,23 +112,23 @@ class GatewayMetrics:
             self._delay.observe(delay)
             self._latest_delay.set(delay)
 
-    # ── looking ───────────────────────────────────────────────────────────────────────────────
+    # ── gauges and readiness ──────────────────────────────────────────────────────────────────
 
     def show(self, name: str, words: str, look: Look, *, label: str | None = None) -> None:
-        """Show numbers that *look* returns at once when metrics are rendered."""
+        """Add a gauge whose values *look* returns, without waiting, whenever it is rendered."""
         self._registry.register(_LookupGauge(f"hermes_gateway_{name}", words, look, label))
 
     def require(self, name: str, check: Check) -> None:
-        """Have `problems` ask *check*, too; another one of this name is replaced."""
+        """Add a readiness check; it replaces another one of this name."""
         self._checks[name] = check
 
     def problems(self) -> dict[str, str]:
-        """Return why the gateway is not ready, by what was asked."""
+        """Return the reasons why the gateway is not ready, by the name of the check."""
         found = {name: check() for name, check in self._checks.items()}
         return {name: problem for name, problem in found.items() if problem is not None}
 
     def render(self) -> bytes:
-        """Return everything in Prometheus' text form."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -140,26 +140,26 @@ def observe(
     spool_waiting: Callable[[], int],
     is_draining: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Show what a gateway is doing, and let it count as ready when its platforms are connected, its
-    store takes writes, nothing waits for the store to come back, and it begins turns.
+    """Add the gauges of a gateway, and its readiness checks: platforms connected, store writable,
+    nothing spooled, and turns accepted.
     """
     gateway_metrics.show(
         "store_state",
-        "1 for the state that the store is in, 0 for the others.",
+        "1 for the current state of the store, 0 for the others.",
         lambda: {state.value: float(gateway_metrics.store().state is state) for state in State},
         label="state",
     )
     gateway_metrics.show(
         "heartbeat_age_seconds",
-        "Seconds since the last heartbeat, or write, was stored or given up.",
+        "Seconds since the last heartbeat or write of the store ended.",
         lambda: {"": gateway_metrics.health.age},
     )
     gateway_metrics.show(
-        "lanes_at_work", "Lanes in which a turn runs.", lambda: {"": float(lanes_at_work())}
+        "lanes_at_work", "Lanes with a running turn.", lambda: {"": float(lanes_at_work())}
     )
     gateway_metrics.show(
         "spool_waiting",
-        "Messages that wait for the database.",
+        "Messages in the spool, waiting for the database.",
         lambda: {"": float(spool_waiting())},
     )
     gateway_metrics.show(
@@ -170,7 +170,7 @@ def observe(
     )
     gateway_metrics.show(
         "connected",
-        "1 for a platform from which messages arrive, else 0.",
+        "1 if the platform is connected, else 0.",
         lambda: {name: float(adapter.is_connected) for name, adapter in adapters.items()},
         label="platform",
     )
@@ -191,7 +191,7 @@ def _usable(gateway_metrics: GatewayMetrics) -> str | None:
 
 
 class _LookupGauge(Collector):
-    """A gauge whose numbers are asked for when it is rendered."""
+    """A gauge whose values are read when it is rendered."""
 
     def __init__(self, name: str, words: str, look: Look, label: str | None) -> None:
         self._name = name
@@ -200,11 +200,11 @@ class _LookupGauge(Collector):
         self._label = label
 
     def describe(self) -> Iterable[Metric]:
-        """Return its name alone: what it shows may not be there yet when it is registered."""
+        """Return its name only: its values may not exist when it is registered."""
         return [GaugeMetricFamily(self._name, self._words)]
 
     def collect(self) -> Iterable[Metric]:
-        """Return its numbers now."""
+        """Return its current values."""
         labels = [self._label] if self._label else []
         gauge = GaugeMetricFamily(self._name, self._words, labels=labels)
         for value, number in self._look().items():

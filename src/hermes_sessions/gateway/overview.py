@@ -1,4 +1,4 @@
-"""How a bot's gateways are doing, read from the store: who lives, what runs, waits and failed."""
+"""The state of a bot's gateways, read from the store: processes, turns, queues and failures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hermes_sessions.storage.repositories.processes import Process, Processes
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.storage.store import Store
 
-# How the platforms of every gateway are, kept in the store for whoever asks.
+# ── platform reports ──────────────────────────────────────────────────────────────────────────
 
-#: Of what is said about one platform.
+#: The most characters of a platform's state.
 _MAX_WORDS: Final = 300
 
-#: What is said about each platform, by the id of the process that says so.
+#: The state of each platform, by the id of the reporting process.
 Reports = dict[str, dict[str, str]]
 
 
 class PlatformReports:
-    """What the gateways of one bot say about their platforms."""
+    """The platform states that the gateways of one bot report through the store."""
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._store = store
@@ -35,10 +35,10 @@ class PlatformReports:
         self._key = f"gateway:{namespace}:platforms"
 
     def report(self, process_id: str, states: Mapping[str, str]) -> None:
-        """Say how the platforms of a process are; nothing is written when that is known.
+        """Store the platform states of a process; no-op if they have not changed.
 
         Raises:
-            StoreError: it was not said.
+            StoreError: they were not stored.
         """
         words = {name: " ".join(state.split())[:_MAX_WORDS] for name, state in states.items()}
         if _parsed(self._meta.find(self._key)).get(process_id) == words:
@@ -54,13 +54,13 @@ class PlatformReports:
         self._store.provider.write(work)
 
     def found(self, process_ids: Collection[str]) -> Reports:
-        """Return what these processes say."""
+        """Return the reports of these processes."""
         said = _parsed(self._meta.find(self._key))
         return {name: said[name] for name in process_ids if name in said}
 
 
 def _parsed(text: str | None) -> Reports:
-    """Return what was written; what cannot be read is written anew at the next heartbeat."""
+    """Return the stored reports; damaged ones are rewritten at the next heartbeat."""
     try:
         said = json.loads(text or "{}")
     except ValueError:
@@ -78,12 +78,12 @@ class Overview(NamedTuple):
     living: list[Process]
     silent: list[Process]
     lanes: dict[str, int]
-    #: Messages by state: waiting, running; finished ones are not counted.
+    #: Messages by state, waiting and running; finished ones are not counted.
     mailbox: dict[str, int]
     outbox: dict[str, int]
-    #: People who wait to be let in.
+    #: Senders who wait for the approval of their pairing.
     pending_senders: int
-    #: How the platforms of those that live are, by their ids.
+    #: The platform states of live gateways, by process id.
     platforms: Reports
 
 
@@ -91,7 +91,7 @@ class Gateways(NamedTuple):
     """The gateways of one bot that have not ended."""
 
     living: list[Process]
-    #: Not heard of for too long, or gone from this host.
+    #: Without a heartbeat for too long, or not running any more on this host.
     silent: list[Process]
 
 
@@ -107,8 +107,8 @@ class QueuedMessage(NamedTuple):
 
 
 def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Gateways:
-    """Return who lives: was heard of in the last *dead_after* seconds (``gateway.lease_seconds``)
-    and, on this host, is still there.
+    """Return the gateways that are alive: with a heartbeat in the last *dead_after* seconds
+    (``gateway.lease_seconds``) and, on this host, with a running process.
     """
     processes, host = Processes(store), host_name()
     gateways = Gateways([], processes.dead(namespace, dead_after))
@@ -119,7 +119,7 @@ def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) 
 
 
 def overview(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Overview:
-    """Return the state of a bot; nothing is changed."""
+    """Return the state of a bot; changes nothing."""
     with store.provider.read() as tx:
         lanes = tx.all(
             "SELECT status, COUNT(*) FROM lanes WHERE namespace = ? GROUP BY status", (namespace,)
@@ -143,7 +143,7 @@ def overview(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Ov
 
 
 def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Progress]]:
-    """Return what became of those messages that have ended, in whatever process that was."""
+    """Return the outcomes of those messages that have ended, in any process."""
     if not item_ids:
         return []
     with store.provider.read() as tx:
@@ -160,7 +160,7 @@ def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Pr
 
 
 def waiting_messages(store: Store, namespace: str, limit: int) -> list[QueuedMessage]:
-    """Return what waits or runs in all lanes, oldest first; never what was said."""
+    """Return the messages that wait or run in all lanes, oldest first, without their text."""
     with store.provider.read() as tx:
         rows: list[Any] = tx.all(
             "SELECT mailbox.id, lanes.session_key, mailbox.kind, mailbox.status, "

@@ -1,5 +1,5 @@
-"""Connecting a gateway's platforms, each for itself: what goes wrong with one is nobody else's
-matter, at the start and at the end.
+"""Connects and disconnects the platforms of a gateway independently, so that the failure of one
+never affects the others.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from hermes_sessions.gateway.platforms.receive_loop import Sleep, pause_after
 
 logger = logging.getLogger(__name__)
 
-#: The state of a platform from which messages arrive.
+#: The state of a connected platform.
 CONNECTED: Final = "connected"
-#: How long a gateway that starts waits for a platform before it goes on without it.
+#: The longest wait for a platform at the start of a gateway.
 FIRST_SECONDS: Final = 15.0
-#: How long a platform may take to disconnect, and then to give up disconnecting.
+#: The longest wait for a platform to disconnect, and then for its cancellation.
 GRACE_SECONDS: Final = 5.0
 _CANCEL_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class Connections:
-    """The platforms of one gateway. On its event loop."""
+    """The platform connections of one gateway. On its event loop."""
 
     adapters: Mapping[str, Adapter]
-    #: Called when a platform is connected after `connect` returned.
+    #: Called when a platform connects after `connect` returned.
     on_late: Callable[[], Awaitable[None]]
     sleep: Sleep = asyncio.sleep
     first_seconds: float = FIRST_SECONDS
     grace_seconds: float = GRACE_SECONDS
-    #: Platforms that are not tried again, and why.
+    #: Platforms that are not retried, and why.
     refused: dict[str, str] = field(default_factory=dict)
-    #: Those that are tried again, and what went wrong the last time.
+    #: Platforms that are retried, and the last error.
     failing: dict[str, str] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _is_begun: bool = False
 
     async def connect(self, services: Services, ending: asyncio.Event) -> None:
-        """Connect all; return when each was tried once, some seconds have passed, or *ending* is
-        set. Those that could not be reached are tried again, for ever.
+        """Connect all platforms; return when each was tried once, after a time limit, or when
+        *ending* is set. Unreachable platforms are retried for ever.
 
         Raises:
-            LoginRefused: none of them can be used as it is configured.
+            LoginRefused: no platform accepts its configuration.
         """
         tried = [asyncio.Event() for _ in self.adapters]
         for name, event in zip(self.adapters, tried, strict=True):
@@ -64,7 +64,7 @@ class Connections:
         self._is_begun = True
         for name, event in zip(self.adapters, tried, strict=True):
             if not event.is_set() and not ending.is_set():
-                logger.warning("%s takes long to connect; the others go on without it", name)
+                logger.warning("%s is slow to connect; starting without it", name)
         if self.adapters and len(self.refused) == len(self.adapters):
             raise LoginRefused(
                 "No platform can be used: "
@@ -83,38 +83,38 @@ class Connections:
             await self.on_late()
 
     async def _is_settled(self, name: str, services: Services, failures: int) -> bool:
-        """Try to connect a platform; return whether it need not be tried again."""
+        """Try to connect a platform; return whether no retry is needed."""
         try:
             await self.adapters[name].connect(services)
         except (LoginRefused, ConfigError) as error:
             self.refused[name] = str(error)
-            logger.error("%s is left out; put this right, and restart: %s", name, error)  # noqa: TRY400
+            logger.error("%s is disabled until you fix this and restart: %s", name, error)  # noqa: TRY400
         except HermesSessionsError as error:
             self.failing[name] = str(error)
             level = logging.INFO if failures else logging.WARNING
-            logger.log(level, "%s cannot be reached, trying again: %s", name, error)
+            logger.log(level, "cannot reach %s, trying again: %s", name, error)
             return False
         except Exception as error:
-            # Nobody foresaw it; the other platforms do not suffer from it.
+            # An unexpected error must not affect other platforms.
             self.failing[name] = type(error).__name__
-            logger.exception("%s could not be connected, trying again", name)
+            logger.exception("could not connect %s, trying again", name)
             return False
         return True
 
     def states(self) -> dict[str, str]:
-        """Return how each platform is: ``connected``, or in words why not."""
+        """Return the state of each platform: ``connected``, or why not."""
         return {name: self._state_of(name, adapter) for name, adapter in self.adapters.items()}
 
     def _state_of(self, name: str, adapter: Adapter) -> str:
         if adapter.is_connected:
             return CONNECTED
         if (why := self.refused.get(name)) is not None:
-            return f"left out: {why}"
+            return f"disabled: {why}"
         why = self.failing.get(name)
         return "not connected" if why is None else f"not connected: {why}"
 
     async def disconnect(self) -> None:
-        """Disconnect all at the same time; whoever takes too long is not waited for."""
+        """Disconnect all platforms at once, each within a time limit."""
         await _stop(self._tasks, 0)
         ends = [
             asyncio.create_task(_take_down(name, adapter))
@@ -132,7 +132,7 @@ async def _take_down(name: str, adapter: Adapter) -> None:
     except HermesSessionsError as error:
         logger.warning("%s did not disconnect: %s", name, error)
     except Exception:
-        # The others disconnect all the same, and the end is stored.
+        # The other platforms still disconnect, and the end is stored.
         logger.exception("%s did not disconnect", name)
 
 
@@ -142,7 +142,7 @@ async def _all_of(events: list[asyncio.Event]) -> None:
 
 
 async def _stop(tasks: list[asyncio.Task[None]], patience: float) -> None:
-    """Wait for tasks, then cancel them; one that does not even end then is left behind."""
+    """Wait for tasks, then cancel them; abandon a task that ignores its cancellation."""
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=patience)

@@ -1,4 +1,4 @@
-"""Drafts as a turn's thread sees them: it says what is new, the event loop shows it."""
+"""Drafts: replies that a platform shows while they are written, then replaced by the final text."""
 
 from __future__ import annotations
 
@@ -22,43 +22,41 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Drafts
 from hermes_sessions.storage.repositories.turns import Turn
 
-# Drafts: a reply that is shown while it is being written, and then replaced by the whole of it.
-
-#: So many seconds a draft is changed without looking whether that is still ours to do.
+#: Seconds for which a draft is edited without checking that this process still owns the turn.
 _ASK_AFTER: Final = 10.0
-#: Typing is shown again after so many seconds; platforms forget it after about five.
+#: Seconds between typing indicators; platforms hide them after about five.
 _TYPING_EVERY: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """How replies are shown while they are written."""
+    """How drafts are shown."""
 
     enabled: bool = True
-    #: Seconds between two changes of a draft, if the platform does not ask for more.
+    #: Seconds between two edits of a draft, unless the platform needs more.
     edit_interval: float = 1.0
-    #: Characters before a draft is begun, and between two changes.
+    #: Characters before a draft is started, and between two edits.
     buffer_threshold: int = 40
     #: Shown at the end of an unfinished text.
     cursor: str = " ▉"
 
 
 class DraftRecord(Protocol):
-    """Where it is remembered which message shows a draft."""
+    """Remembers which message shows a draft."""
 
     async def shown(self, message_id: str) -> bool:
-        """Remember it, for whoever goes on if this process dies; return whether that was done. It
-        is not done for a turn that has ended.
+        """Remember the message, for the process that continues if this one dies; return whether it
+        was stored. It is not stored for a turn that has ended.
         """
 
     async def is_ours(self, *, is_over: bool) -> bool:
-        """Return whether the message still is this draft's; with *is_over*, forget it, too."""
+        """Return whether the message still belongs to this draft; with *is_over*, forget it."""
 
 
 class Draft:
-    """The draft of one reply. Lives on the event loop.
+    """The draft of one reply. On the event loop.
 
-    It is decoration: whatever fails here is logged, and the reply is sent all the same.
+    Drafts are optional: a failure here is logged, and the reply is sent all the same.
     """
 
     def __init__(
@@ -72,8 +70,8 @@ class Draft:
         message_id: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*note* is where it is remembered which message shows it; *message_id* is one that an
-        attempt before this left, to go on with.
+        """*note* remembers the message that shows the draft; *message_id* is the message of an
+        earlier attempt to continue with.
         """
         self._adapter = adapter
         self._note = note
@@ -85,37 +83,36 @@ class Draft:
         self._text = ""
         self._shown = ""
         self._changed = asyncio.Event()
-        #: What is being sent or changed at the moment.
+        #: The running send or edit.
         self._doing: asyncio.Future[None] | None = None
         self._task = asyncio.create_task(self._run())
-        #: The message that shows it.
+        #: The message that shows the draft.
         self.message_id = message_id
-        #: Whether others know of that message.
+        #: Whether that message is stored.
         self._is_known = message_id is not None
 
     def add(self, text: str) -> None:
-        """Show more text when it is due."""
+        """Add text, which is shown when an edit is due."""
         self._text += text
         self._changed.set()
 
     def begin_again(self) -> None:
-        """What follows is another text, after a tool has run."""
+        """Start a new text, after a tool has run."""
         self._text, self._shown = "", ""
 
     async def finish(self) -> str | None:
-        """Change nothing more; return the message that the whole reply is to replace, if any."""
+        """Stop editing; return the message that the final reply replaces, if any."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._doing is not None:
-            # A message that the platform is taking now would stay behind, or overtake the reply.
+            # A message that is being sent now would remain, or arrive after the reply.
             await asyncio.gather(self._doing, return_exceptions=True)
         return self.message_id
 
     async def leave(self, *, is_over: bool) -> None:
-        """Take the cursor away from what no reply will replace, or not before another attempt.
+        """Remove the cursor from a draft that no reply will replace, or not before a retry.
 
-        What an attempt before this one showed, and this one did not change, is left to whoever
-        finds it.
+        The draft of an earlier attempt that this one has not edited is left to its recovery.
         """
         text = self._shown.removesuffix(self._streaming.cursor)
         if self.message_id is None or not text:
@@ -129,7 +126,7 @@ class Draft:
         try:
             await self._adapter.edit(self._target, self.message_id, text)
         except PlatformError as error:
-            logger.info("a draft stays as it is: %s", error)
+            logger.info("could not finish a draft: %s", error)
 
     async def _run(self) -> None:
         typing = asyncio.create_task(self._show_typing())
@@ -147,7 +144,7 @@ class Draft:
             try:
                 await self._adapter.typing(self._target)
             except PlatformError as error:
-                logger.debug("typing is not shown: %s", error)
+                logger.debug("could not show typing: %s", error)
             await asyncio.sleep(_TYPING_EVERY)
 
     async def _show_text(self) -> None:
@@ -159,7 +156,7 @@ class Draft:
             if len(text) - len(self._shown) < self._streaming.buffer_threshold:
                 continue
             if not await self._is_ours():
-                logger.info("the draft is shown by another process")
+                logger.info("another process shows the draft now")
                 return
             pause = interval
             try:
@@ -168,12 +165,12 @@ class Draft:
             except RateLimited as error:
                 pause = error.retry_after
             except PlatformError as error:
-                logger.info("the draft is not shown any further: %s", error)
+                logger.info("stopped showing the draft: %s", error)
                 return
             await asyncio.sleep(pause)
 
     async def _is_ours(self) -> bool:
-        """Now and then, look whether another process has taken the turn over, and this message."""
+        """Check from time to time whether another process has taken over the turn."""
         now = self._clock()
         if self._note is None or not self._is_known or 0 <= now - self._asked_at < _ASK_AFTER:
             return True
@@ -181,7 +178,7 @@ class Draft:
         return await self._note.is_ours(is_over=False)
 
     def _first_part(self) -> str:
-        """Return what fits one message, with the cursor; later parts are sent with the whole."""
+        """Return the text that fits into one message, with the cursor."""
         limits = self._adapter.limits
         cursor = self._streaming.cursor
         room = limits.text - measure(cursor, limits.length_unit)
@@ -202,15 +199,15 @@ class Draft:
 
 logger = Logger(__name__)
 
-#: A turn does not wait longer for what it shows.
+#: The longest wait of a turn for its draft.
 _PATIENCE: Final = 15.0
-_SLOW: Final = "Nothing has happened for a while. I go on waiting; /stop ends it."
-LEFT: Final = "I was interrupted before I had said this, and do not go on with it."
-_AT_WORK: Final = "Still working…"
+_SLOW: Final = "Nothing has happened for a while. I am still waiting; /stop ends it."
+ABANDONED: Final = "I was interrupted before I finished this answer, and will not continue it."
+_STILL_WORKING: Final = "Still working…"
 
 
 class DraftPublisher:
-    """Shows what turns say on the platforms that are connected."""
+    """Shows the drafts of turns on connected platforms."""
 
     def __init__(
         self,
@@ -219,31 +216,31 @@ class DraftPublisher:
         streaming: Callable[[str], Streaming],
         drafts: Drafts,
     ) -> None:
-        """*streaming* tells how a platform shows drafts. *drafts* outlives this process."""
+        """*streaming* returns how a platform shows drafts. *drafts* outlives this process."""
         self._drafts = drafts
         self._loop = loop
         self._adapters = adapters
         self._streaming = streaming
-        #: By turn, as long as somebody has to do with it: what runs here, or is being left.
+        #: Drafts by turn, while they run here or are being finished.
         self._at_hand: WeakValueDictionary[int, DraftHandle] = WeakValueDictionary()
 
     def show(self, target: Target, taken: StartedTurn) -> DraftHandle:
-        """Begin to show what a turn says, in the place of what an attempt before it showed. From
+        """Start the draft of a turn, in the message of an earlier attempt if there is one. From
         the turn's thread.
         """
-        turn, left = taken.turn, self._left_by_the_attempt_before(taken)
+        turn, left = taken.turn, self._earlier_draft(taken)
         adapter, draft = self._adapters.get(target.platform), None
         if adapter is not None and adapter.is_connected:
             draft = self._do(self._begin(adapter, target, turn, left))
         self._at_hand[turn.id] = shown = DraftHandle(self._loop, draft, left)
         return shown
 
-    def _left_by_the_attempt_before(self, taken: StartedTurn) -> str | None:
+    def _earlier_draft(self, taken: StartedTurn) -> str | None:
         before = taken.input.items[0].turn_id
         try:
             return None if before is None else self._drafts.adopt(before, taken.turn.id)
         except StoreError as error:
-            logger.info("what was shown before is not gone on with: %s", error)
+            logger.info("cannot continue the draft of an earlier attempt: %s", error)
             return None
 
     async def _begin(self, adapter: Adapter, target: Target, turn: Turn, left: str | None) -> Draft:
@@ -257,16 +254,16 @@ class DraftPublisher:
         )
 
     def finish_left(self) -> int:
-        """Put words in the place of drafts that nobody goes on with; return how many.
+        """Replace orphaned drafts with a notice; return how many.
 
         Raises:
-            StoreError: the store cannot be used.
+            StoreError: the store is unavailable.
         """
-        return self._drafts.finish_left(LEFT, besides=tuple(self._at_hand))
+        return self._drafts.finish_left(ABANDONED, besides=tuple(self._at_hand))
 
     def tell(self, turn: ActiveTurn, text: str, *, key: str) -> None:
-        """Say something about a turn where it is answered; from any thread, and nobody waits for
-        it: a platform that hangs must not hold up a heartbeat.
+        """Send a notice about a turn to its chat, from any thread and without waiting: a platform
+        that hangs must not delay the heartbeat.
         """
         source = turn.source
         adapter = self._adapters.get(source.platform.value)
@@ -276,15 +273,15 @@ class DraftPublisher:
         asyncio.run_coroutine_threadsafe(_tell(adapter, target, text, key), self._loop)
 
     def warn(self, turns: Iterable[ActiveTurn]) -> None:
-        """Tell those whose turns have done nothing for long."""
+        """Tell the users of inactive turns that nothing happens."""
         for turn in turns:
             self.tell(turn, _SLOW, key=f"slow.{turn.taken.turn.id}")
 
-    def say_at_work(self, turns: Iterable[tuple[ActiveTurn, int]]) -> None:
-        """Tell those whose turns take long that they go on, and for how many minutes they have."""
+    def tell_still_running(self, turns: Iterable[tuple[ActiveTurn, int]]) -> None:
+        """Tell the users of long turns that they are running, and for how many minutes."""
         for turn, minutes in turns:
             since = f" ({minutes} min)" if minutes else ""
-            self.tell(turn, f"{_AT_WORK}{since}", key=f"work.{turn.taken.turn.id}.{minutes}")
+            self.tell(turn, f"{_STILL_WORKING}{since}", key=f"work.{turn.taken.turn.id}.{minutes}")
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -296,28 +293,28 @@ class DraftPublisher:
 
 
 class DraftHandle:
-    """What a turn shows; see `turn_runner.DraftView`."""
+    """The draft of a turn; see `turn_runner.DraftView`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, draft: Draft | None, left: str | None = None
     ) -> None:
         self._loop = loop
         self._draft = draft
-        #: What an attempt before this one showed.
+        #: The message of an earlier attempt.
         self._left = left
 
     def text(self, piece: str) -> None:
-        """Add to what is shown."""
+        """Add text."""
         if self._draft is not None:
             self._loop.call_soon_threadsafe(self._draft.add, piece)
 
     def tool(self) -> None:
-        """What follows is another text."""
+        """Start a new text."""
         if self._draft is not None:
             self._loop.call_soon_threadsafe(self._draft.begin_again)
 
     def finish(self) -> str | None:
-        """Show nothing more; return the message that the reply replaces."""
+        """Stop the draft; return the message that the reply replaces."""
         if self._draft is None:
             return self._left
         future = asyncio.run_coroutine_threadsafe(self._draft.finish(), self._loop)
@@ -327,14 +324,14 @@ class DraftHandle:
             return self._draft.message_id
 
     def leave(self, *, is_over: bool) -> None:
-        """No reply replaces it, if *is_over* for good: show it as it is, without the sign that more
-        is to come.
+        """Show the draft without the cursor, because no reply replaces it; *is_over* if that is
+        final.
         """
         if self._draft is not None and not self._loop.is_closed():
             asyncio.run_coroutine_threadsafe(self._leave(self._draft, is_over), self._loop)
 
     async def _leave(self, draft: Draft, is_over: bool) -> None:
-        # Here, so that it is at hand until that is done.
+        # Looked up here, so that the draft stays registered until it is done.
         await draft.leave(is_over=is_over)
 
 
@@ -347,7 +344,7 @@ class _Note:
         self._turn = turn
 
     async def shown(self, message_id: str) -> bool:
-        """See `DraftRecord.shown`. It is decoration: the turn does not fail with it."""
+        """See `DraftRecord.shown`. A failure here does not fail the turn."""
         turn = self._turn
         shown = reply_to(
             self._target, "", lane_id=turn.lane_id, turn_id=turn.id, draft_id=message_id
@@ -355,7 +352,7 @@ class _Note:
         try:
             return await asyncio.to_thread(self._drafts.note, shown)
         except StoreError as error:
-            logger.info("it is not remembered where a draft is shown: %s", error)
+            logger.info("could not store the message of a draft: %s", error)
             return False
 
     async def is_ours(self, *, is_over: bool) -> bool:
@@ -365,7 +362,7 @@ class _Note:
                 return await asyncio.to_thread(self._drafts.forget, self._turn.id)
             return await asyncio.to_thread(self._drafts.of_turn, self._turn.id) is not None
         except StoreError as error:
-            logger.info("it is not known whose a draft is: %s", error)
+            logger.info("cannot check the owner of a draft: %s", error)
             return False
 
 
@@ -373,4 +370,4 @@ async def _tell(adapter: Adapter, target: Target, text: str, key: str) -> None:
     try:
         await adapter.send(target, text, key=key)
     except PlatformError as error:
-        logger.info("a word about a turn was not delivered: %s", error)
+        logger.info("could not deliver a notice about a turn: %s", error)

@@ -1,10 +1,10 @@
-"""Run files: which gateways run in a home, and a socket to ask each, without the database.
+"""Run files: which gateways run in a home, and a socket to query each, without the database.
 
-A gateway writes ``gateway/run/<pid>-<instance>.json`` in its home when it starts, locked as long as
-it lives, and listens at the socket that the file names: each client gets one JSON object and
-nothing is read from it. A thread of its own answers, also while the event loop and all other
-threads wait for a frozen database. The file of a killed gateway is recognised by its process, which
-is gone, and removed by the next gateway, because it is not locked.
+A gateway writes ``gateway/run/<pid>-<instance>.json`` in its home when it starts, keeps it locked
+while it lives, and listens on the socket that the file names: each client receives one JSON object,
+and nothing is read from it. A separate thread answers, even while the event loop and all other
+threads wait for a frozen database. The file of a killed gateway names a dead process and is not
+locked; the next gateway removes it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from hermes_sessions.storage.repositories.processes import Process
 
 logger = Logger(__name__)
 
-#: A longer path is no address of a socket; the limit is 104 bytes on macOS, 108 on Linux.
+#: Longer paths cannot be socket addresses; the limit is 104 bytes on macOS, 108 on Linux.
 _LONGEST_ADDRESS: Final = 100
-#: An answer fits into the buffer of a socket: a client that reads nothing holds up no other.
+#: An answer fits into the buffer of a socket, so that a slow client does not block others.
 _ANSWER_BYTES: Final = 64 * 1024
 _SEND_SECONDS: Final = 0.1
 
 
 class LocalGateway(NamedTuple):
-    """A gateway of this home and host, as its run file describes it."""
+    """A gateway of this home and host, from its run file."""
 
     process: Process
-    #: Another one after a restart, in which the process stays the same.
+    #: Changes with a restart in which the process stays the same.
     instance: str
     address: str
 
     def ask(self, seconds: float) -> dict[str, Any] | None:
-        """Return what it says about itself; None when it does not within so many seconds."""
+        """Return its status; None if it does not answer within this many seconds."""
         until = time.monotonic() + seconds
         received = b""
         try:
@@ -78,7 +78,7 @@ def local_gateways(home: Path, namespace: str) -> list[LocalGateway]:
 class RunFile:
     """A context manager: the run file of this process, and the thread that answers.
 
-    Where it cannot be made, the gateway runs without one, and says so.
+    If the file cannot be written, the gateway runs without it and logs a warning.
     """
 
     def __init__(self, home: Path, namespace: str, version: str) -> None:
@@ -98,7 +98,7 @@ class RunFile:
         self._descriptor: int | None = None
         self._listener: socket.socket | None = None
         self._address = self._path.with_suffix(".sock")
-        #: Returns what is told besides who this is; must not wait for anything.
+        #: Returns the status besides the identity; must not wait for anything.
         self.look: Callable[[], Mapping[str, object]] = lambda: {"state": "starting"}
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class RunFile:
             self._write()
         except OSError as error:
             logger.warning(
-                "no run file in %s, so that status, stop and restart need the database: %s",
+                "no run file in %s, so status, stop and restart need the database: %s",
                 self._directory,
                 error,
             )
@@ -131,7 +131,7 @@ class RunFile:
             self._address = Path(tempfile.mkdtemp(prefix="hermes-"), "sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(os.fspath(self._address))
-        # Before it listens, so that no client can have connected yet.
+        # Before it listens, so that no client can connect earlier.
         self._address.chmod(0o600)
         self._listener.listen()
         self._answering = threading.Thread(
@@ -145,11 +145,11 @@ class RunFile:
                 client, _ = listener.accept()
             except OSError:
                 if self._listener is not listener:
-                    return  # It was closed.
-                # No file can be opened now, and that may pass.
+                    return  # the socket was closed
+                # Out of file descriptors, perhaps only for now.
                 time.sleep(_SEND_SECONDS)
                 continue
-            # A client that left before the answer.
+            # The client left before the answer.
             with client, suppress(OSError):
                 client.settimeout(_SEND_SECONDS)
                 client.sendall(self._answer())
@@ -160,7 +160,7 @@ class RunFile:
         return answer if len(answer) <= _ANSWER_BYTES else b"{}"
 
     def _write(self) -> None:
-        import fcntl  # Not there on every system on which `local_gateways` is called.
+        import fcntl  # missing on some systems on which `local_gateways` is called
 
         values = {
             "process": self._process._asdict(),
@@ -170,20 +170,20 @@ class RunFile:
         coming = self._path.with_suffix(".coming")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._descriptor = os.open(coming, flags, 0o600)
-        # Locked before it has its name: else it could be taken for a stale one.
+        # Lock it before it gets its name: otherwise it could be removed as stale.
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(self._descriptor, json.dumps(values).encode())
         coming.rename(self._path)
 
     def remove(self) -> None:
-        """Remove it, and answer no more."""
+        """Remove the file and stop answering."""
         listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(OSError):
-                # Wakes the thread that accepts.
+                # Wakes the thread in accept().
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-            # A thread that runs while the interpreter ends may abort the process.
+            # A thread that runs while the interpreter exits may abort the process.
             self._answering.join(_SEND_SECONDS * 2)
         _remove_files(self._path, self._address)
         descriptor, self._descriptor = self._descriptor, None
@@ -196,7 +196,7 @@ def _run_directory(home: Path) -> Path:
 
 
 def _read(path: Path) -> LocalGateway | None:
-    """Return what a run file says; None for one that is none, or is gone."""
+    """Return the gateway of a run file; None if the file is not valid or is gone."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return LocalGateway(Process(**values["process"]), values["instance"], values["socket"])
@@ -205,11 +205,11 @@ def _read(path: Path) -> LocalGateway | None:
 
 
 def _remove_stale(directory: Path) -> None:
-    """Remove what killed gateways left: nothing has their files locked."""
+    """Remove the files of killed gateways, which are not locked."""
     import fcntl
 
     for path in directory.glob("*.json"):
-        # Its gateway lives, or it is gone by now.
+        # Its gateway is alive, or the file is gone.
         with suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -224,7 +224,7 @@ def _remove_files(path: Path, address: Path) -> None:
     with suppress(OSError):
         path.unlink(missing_ok=True)
         path.with_suffix(".coming").unlink(missing_ok=True)
-        # Whatever a file says, nothing but a socket is removed.
+        # Remove only sockets, whatever path the file contains.
         if address.is_socket():
             address.unlink()
             if address.parent != path.parent:

@@ -1,4 +1,4 @@
-"""A gateway from its start to its end: connect, work, drain, stop."""
+"""A running gateway: start, heartbeat, drain and stop."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ logger = Logger(__name__)
 
 EndReason = Literal["shutdown", "restart"]
 
-#: How often the gateway says that it lives, keeps its leases and looks for work of others.
+#: Seconds between heartbeats, in which the gateway renews its leases and looks for orphaned work.
 BEAT_SECONDS: Final = 10.0
-#: How often while messages wait for the database.
+#: The same while messages wait for the database.
 RETRY_SECONDS: Final = 1.0
-#: How long interrupted turns may take to end, and replies to be sent, when the gateway stops.
+#: The longest wait for interrupted turns and unsent replies when the gateway stops.
 GRACE_SECONDS: Final = 5.0
 #: How long each step of stopping waits for the database. What is not stored then, the next start
 #: finds out, as after a crash.
@@ -51,7 +51,7 @@ STOP_SECONDS: Final = 3.0
 
 @dataclass(slots=True)
 class Gateway:
-    """The parts of a running gateway. On one event loop; storage and turns are in threads."""
+    """The parts of a running gateway. On one event loop; storage and turns run in threads."""
 
     store: SessionStore
     process: GatewayProcess
@@ -60,7 +60,7 @@ class Gateway:
     pool: WorkerPool
     delivery: Delivery
     hub: ProgressHub
-    board: DraftPublisher
+    drafts: DraftPublisher
     watcher: ExpiryWatcher
     outbox: Outbox
     stuck: StuckLanes
@@ -68,14 +68,14 @@ class Gateway:
     handoffs: Handoffs
     pending_replies: PendingReplies
     beat_seconds: float = BEAT_SECONDS
-    #: Called when everything is ready: what was recovered, and who is connected.
+    #: Called when the gateway is ready, with the recovered and the connected.
     on_ready: Callable[[], None] = lambda: None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    #: Whatever else is slow, these have a thread: the heartbeat, and what is done after it.
+    #: Reserved threads for the heartbeat and the work after it, however busy the gateway is.
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="gateway")
     )
-    #: And these, when the gateway stops.
+    #: Reserved threads for the stop.
     _last_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(3, thread_name_prefix="stop")
     )
@@ -84,42 +84,42 @@ class Gateway:
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _reason: EndReason = "shutdown"
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    #: How often lanes had been seen to when memory was last given back.
+    #: `WorkerPool.served` when memory was last returned to the system.
     _rested_after: int | None = None
     _watcher_ends: threading.Event = field(default_factory=threading.Event)
     connections: Connections = field(init=False)
     _reports: PlatformReports = field(init=False)
 
     def __post_init__(self) -> None:
-        self.connections = Connections(self.adapters, self._welcome)
+        self.connections = Connections(self.adapters, self._serve_connected)
         self._reports = PlatformReports(self.store.engine.store, self.store.config.namespace)
 
     def end(self, reason: EndReason) -> None:
-        """Have the gateway drain and stop. On the event loop."""
+        """Drain and stop the gateway. On the event loop."""
         self._reason = reason
         self._ending.set()
 
     def status(self) -> dict[str, object]:
-        """Return what the status socket tells, without waiting for anything. From any thread."""
+        """Return the status for the status socket, without waiting. From any thread."""
         return {
             "state": "stopping" if self._ending.is_set() else "running",
             "platforms": self.connections.states(),
             "spooled": self.intake.spool.waiting,
             "why": self.gateway_metrics.store().why,
-            **self.gateway_metrics.told_store(),
+            **self.gateway_metrics.store_status(),
         }
 
     @property
     def wants_restart(self) -> bool:
-        """Whether it ended in order to be started again."""
+        """Whether it ended in order to be restarted."""
         return self._ending.is_set() and self._reason == "restart"
 
     async def run(self) -> bool:
-        """Work until `end` is called; return whether everything was finished.
+        """Run until `end` is called; return whether all work was finished.
 
         Raises:
-            LoginRefused: no platform can be used as it is configured.
-            StoreError: the store cannot be used at the start.
+            LoginRefused: no platform accepts its configuration.
+            StoreError: the store is unavailable at the start.
         """
         recovery = await asyncio.to_thread(self.process.start)
         self.intake.health.worked()
@@ -132,13 +132,13 @@ class Gateway:
             asyncio.create_task(self.delivery.run()),
             asyncio.create_task(self.gateway_metrics.measure_loop()),
             asyncio.create_task(self._repeat(self._beat_once, self._beat_due)),
-            asyncio.create_task(self._repeat(self._keep_up, self._upkeep_due)),
+            asyncio.create_task(self._repeat(self._recover_work, self._upkeep_due)),
         ]
         watching = threading.Thread(target=self._watch_expiry, name="expiry", daemon=True)
         watching.start()
         try:
             await self.connections.connect(self, self._ending)
-            await self._welcome()
+            await self._serve_connected()
             self.on_ready()
             await self._ending.wait()
         finally:
@@ -148,15 +148,15 @@ class Gateway:
     # ── services for adapters ─────────────────────────────────────────────────────────────────
 
     async def accept(self, inbound: Inbound) -> Receipt:
-        """See `Services.accept`. What became of a command goes through the outbox, so that it is
-        said even if the platform refuses it now; words about a message that waits do not: they are
-        worth something at once or not at all.
+        """See `Services.accept`. Replies of commands go through the outbox, so that they arrive
+        even if the platform rejects them now. Receipts for queued messages do not: they are only
+        useful at once.
         """
         receipt = await self.intake.accept(inbound)
         self.gateway_metrics.message(inbound.source.platform.value, receipt)
         if receipt.status == "stored" and receipt.item_id is not None:
             self.pending_replies.add(receipt.item_id)
-        if receipt.reply is not None and receipt.status != "duplicate" and not receipt.is_said:
+        if receipt.reply is not None and receipt.status != "duplicate" and not receipt.is_in_outbox:
             await self._say(inbound, receipt.reply, is_durable=receipt.status == "answered")
         return receipt
 
@@ -166,7 +166,7 @@ class Gateway:
             try:
                 await asyncio.to_thread(self.outbox.put, reply_to(target, text))
             except StoreError as error:
-                logger.info("an answer to a command is not kept: %s", error)
+                logger.info("could not store the reply of a command: %s", error)
             else:
                 self.delivery.wake()
                 return
@@ -178,8 +178,8 @@ class Gateway:
                 key = f"receipt.{inbound.message_id}.{number}"
                 await adapter.send(target, part, key=key)
         except PlatformError as error:
-            # It is about a message whose fate is stored; the sender can ask with /status.
-            logger.info("a receipt was not delivered: %s", error)
+            # The message itself is safe; the sender can ask with /status.
+            logger.info("could not deliver a receipt: %s", error)
 
     async def may_talk(self, source: SessionSource) -> bool:
         """See `Services.may_talk`."""
@@ -195,7 +195,8 @@ class Gateway:
             return
         if await asyncio.to_thread(self.outbox.undelivered, *part, message_id, why):
             logger.warning(
-                "reply %s was taken and not delivered: %s. See: hermes gateway queue --dead",
+                "the platform accepted reply %s but did not deliver it: %s. "
+                "See: hermes gateway queue --dead",
                 part[0],
                 why,
             )
@@ -213,50 +214,50 @@ class Gateway:
 
     # ── start ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _welcome(self) -> None:
-        """Do what was waiting for the platforms that are connected now."""
+    async def _serve_connected(self) -> None:
+        """Do the work that waited for the platforms that are connected now."""
         self.delivery.wake()
         try:
             await asyncio.to_thread(self._report)
-            await asyncio.to_thread(self._go_on)
+            await asyncio.to_thread(self._resume_lanes)
         except StoreError as error:
-            logger.warning("the store cannot be used, trying again: %s", error)
+            logger.warning("the store is unavailable, trying again: %s", error)
 
     def _report(self) -> None:
-        """Let others see how the platforms are."""
+        """Store the states of the platforms for other processes."""
         self._reports.report(self.process.id, self.connections.states())
 
-    def _go_on(self) -> None:
-        """Have interrupted lanes go on, and those in which something waits."""
+    def _resume_lanes(self) -> None:
+        """Resume interrupted lanes, and lanes with waiting messages."""
         self.process.resume()
         self.pool.wake_waiting()
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
 
     def beat_now(self) -> None:
-        """Do at once what is done at every heartbeat. From any thread."""
+        """Run a heartbeat now. From any thread."""
         self._loop.call_soon_threadsafe(self._beat_due.set)
         self._loop.call_soon_threadsafe(self._upkeep_due.set)
 
     async def _repeat(self, do: Callable[[], None], due: asyncio.Event) -> None:
-        """Do something at every heartbeat, whatever became of it the last time."""
+        """Call a function at every heartbeat, whatever its last result."""
         while True:
             due.clear()
             try:
                 await self._loop.run_in_executor(self._threads, do)
             except StoreError as error:
-                logger.warning("the store cannot be used, trying again: %s", error)
-            except Exception as error:  # noqa: BLE001 - a gateway without a heart loses its turns
+                logger.warning("the store is unavailable, trying again: %s", error)
+            except Exception as error:  # noqa: BLE001 - without a heartbeat the gateway loses its turns
                 logger.warning("the heartbeat failed, trying again: %s", where(error))
             is_waiting = bool(self.intake.spool.waiting)
             pause = min(RETRY_SECONDS, self.beat_seconds) if is_waiting else self.beat_seconds
-            # Not `wait_for`: before Python 3.12 it can take a cancellation for a timeout.
+            # Not `wait_for`: before Python 3.12 it can turn a cancellation into a timeout.
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await due.wait()
 
     def _beat_once(self) -> None:
-        """Say that this process lives, and keep what it holds. Nothing here may take long."""
+        """Renew the heartbeat and the leases of this process. Nothing here may take long."""
         try:
             is_alive = self.process.beat()
         except StoreError as error:
@@ -264,8 +265,8 @@ class Gateway:
             raise
         self.intake.health.worked()
         if not is_alive:
-            # The others took this process for dead: what it runs is theirs.
-            logger.warning("this gateway was taken for dead; its turns are given up")
+            # Other processes considered this one dead and took over its turns.
+            logger.warning("other gateways considered this one dead; it gives up its turns")
             for turn in self.pool.running():
                 turn.end("lost")
             self.process.start()
@@ -276,11 +277,11 @@ class Gateway:
         )
         for turn in to_end:
             turn.end("timeout")
-        self.board.warn(to_warn)
-        self.board.say_at_work(long_running(running, every=config.notify_interval))
+        self.drafts.warn(to_warn)
+        self.drafts.tell_still_running(long_running(running, every=config.notify_interval))
 
-    def _keep_up(self) -> None:
-        """Look for what others left, and for what waits."""
+    def _recover_work(self) -> None:
+        """Recover orphaned work, and start waiting work."""
         self.intake.spool.adopt()
         self.intake.replay()
         self.pool.look(self.store.config.busy_input_mode)
@@ -294,16 +295,16 @@ class Gateway:
         for one in recovery.stuck:
             if one.lane is not None:
                 self.stuck.tell(one.lane)
-        # Before anything goes on: it may be a command to stop that.
+        # First the commands: one may stop a lane before it resumes.
         self.intake.command_executor.recover_orphaned_commands()
-        told = self.handoffs.take_all() + self.stuck.tell_all() + self.board.finish_left()
+        told = self.handoffs.take_all() + self.stuck.tell_all() + self.drafts.finish_left()
         if recovery.freed_replies + told:
             self._loop.call_soon_threadsafe(self.delivery.wake)
-        self._go_on()
-        self._rest()
+        self._resume_lanes()
+        self._trim_memory_when_idle()
 
-    def _rest(self) -> None:
-        """Give back memory when nothing runs any more, once after something did."""
+    def _trim_memory_when_idle(self) -> None:
+        """Return memory to the system once the gateway is idle after some work."""
         served = self.pool.served()
         if served not in {None, self._rested_after}:
             malloc_tuning.trim_free_memory()
@@ -315,13 +316,13 @@ class Gateway:
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     async def _stop(self) -> bool:
-        """Let turns finish, as long as configured; leave the rest to the next start."""
+        """Let turns finish within the configured time; leave the rest to the next start."""
         self._watcher_ends.set()
         try:
             clean = await self._unless_down(self._drain)
             await asyncio.wait_for(self.delivery.settle(), GRACE_SECONDS)
         except (StoreError, TimeoutError) as error:
-            logger.warning("the gateway did not end cleanly: %r", error)
+            logger.warning("the gateway did not stop cleanly: %r", error)
             clean = False
         await self.connections.disconnect()
         for task in self._tasks:
@@ -330,22 +331,22 @@ class Gateway:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
         with suppress(TimeoutError):
-            # It waits for a message that is just being stored.
+            # It waits for a message that is being stored.
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._loop.run_in_executor(self._last_threads, self.intake.close)
         try:
             return await self._unless_down(self._end_process) and clean
         except StoreError as error:
-            logger.warning("the end was not stored; the next start finds out: %s", error)
+            logger.warning("could not store the stop; the next start notices it: %s", error)
             return False
         finally:
             self._last_threads.shutdown(wait=False)
 
     async def _unless_down(self, do: Callable[[], bool]) -> bool:
-        """Return what *do* returns, which uses the store, in a thread.
+        """Run *do*, which uses the store, in a thread, and return its result.
 
         Raises:
-            StoreError: it did; or the store is down, and *do* was left alone.
+            StoreError: *do* failed, or the store is down and *do* was abandoned.
         """
         doing = self._loop.run_in_executor(self._last_threads, do)
         while not doing.done():
@@ -358,12 +359,12 @@ class Gateway:
         self.pool.begin_drain()
         if running := len(self.pool.running()):
             seconds = self.store.config.drain_timeout
-            logger.info("stopping: turns that may finish for %g s: %s", seconds, running)
+            logger.info("stopping: up to %g s for running turns: %s", seconds, running)
         try:
             with self._limited_waits():
                 self.process.begin_drain(self._reason)
         except StoreError as error:
-            logger.warning("what runs was not marked; the next start finds it: %s", error)
+            logger.warning("could not mark running turns; the next start finds them: %s", error)
         if not self.pool.wait_idle(self.store.config.drain_timeout):
             for turn in self.pool.running():
                 turn.end(self._reason)

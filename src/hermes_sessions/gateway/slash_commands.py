@@ -380,12 +380,12 @@ class _CommandContext:
         scope = self._scope()
         target = self._find_session(name.strip("<>[]\"'“”"), scope)
         if target is None:
-            raise NotFound(f"No session {_cut(name)!r}. /sessions lists your sessions.")
+            raise NotFound(f"There is no session {_cut(name)!r}. /sessions lists yours.")
         # A turn that started now would answer in the conversation that the sender leaves.
         with self._holding(entry.session_id):
             switched = self._store.switch_session(self._key, target, scope=scope)
         if switched is None:
-            raise NotFound(f"No session {_cut(name)!r}. /sessions lists your sessions.")
+            raise NotFound(f"There is no session {_cut(name)!r}. /sessions lists yours.")
         self._commands.evict(self._key)
         title = self._db.get_session_title(switched.session_id)
         return f"Continuing {title or switched.session_id}."

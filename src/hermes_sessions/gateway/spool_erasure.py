@@ -1,4 +1,4 @@
-"""What a gateway has of people who are to be forgotten: its files, and what it replays of them."""
+"""Erasure of a user's messages from the gateway's spools."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hermes_sessions.storage.care.erasure.receipts import Receipts
 from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_about
 from hermes_sessions.storage.store import Store
 
-#: Files in which adapters keep what they received, a message in each line.
+#: Files in which adapters keep received messages, one per line.
 _JOURNALS: Final = ("signal-received.jsonl", "signal-received.unreadable")
-#: A process that was not heard of for so many seconds writes nothing any more.
+#: A process without a heartbeat for this many seconds does not write any more.
 _SILENT: Final = 120.0
 
 
 def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> SpoolPlace:
-    """Return the spools of the gateways of a home, and those in *other* directories, as a place
-    where something may be erased.
+    """Return the spools of a home's gateways, and those in *other* directories, as a place to erase
+    from.
     """
     folder = home / "gateway"
     return SpoolPlace(
@@ -40,14 +40,14 @@ def _is_running(store: Store) -> bool:
 
 
 class ErasureFilter:
-    """Tells whether a message that was spooled is about somebody who was forgotten meanwhile."""
+    """Tells whether a spooled message belongs to a user who was erased meanwhile."""
 
     def __init__(self, store: Store) -> None:
         self._receipts = Receipts(store)
 
     def __call__(self, inbound: Inbound) -> bool:
-        """Return whether it must not be stored: it was sent before the request, as its platform
-        says. Raises as reading from the store does.
+        """Return whether it must not be stored because it was sent before the erasure, by the
+        platform's time. Raises as reading from the store does.
         """
         if inbound.sent_at is None:
             return False

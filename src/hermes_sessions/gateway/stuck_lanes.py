@@ -1,7 +1,7 @@
-"""Telling people that what they asked was given up, because no attempt ever finished.
+"""Tells users that their message was given up, because no attempt to answer it finished.
 
-Whoever finds that out tells it: the worker whose turn failed, a gateway that starts, or one that
-comes by later. It is told once, in the transaction that remembers so.
+The process that notices tells them: the worker whose turn failed, a gateway that starts, or another
+one later. They are told once, in the transaction that records it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hermes_sessions.storage.repositories.mailbox import TOLD, Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
 
 GIVEN_UP: Final = (
-    "I tried three times and never came to an end, so I gave up what you asked last. The next "
-    "message starts a new conversation; to go on with this one: /resume {session_id}"
+    "I tried three times to answer your last message and never finished, so I gave up. Your next "
+    "message starts a new conversation. To continue this one: /resume {session_id}"
 )
-#: What was given up longer ago is not worth a message.
+#: Older lanes are not reported any more.
 _WORTH_TELLING: Final = 3600.0
 
 
@@ -34,7 +34,7 @@ class StuckLanes:
         self._mailbox = Mailbox(store.engine.store)
 
     def tell(self, lane: Lane) -> bool:
-        """Tell those who wait for an answer, unless they were told; return whether."""
+        """Tell the users of a lane, unless they were told; return whether they were told now."""
         if not is_stuck(lane):
             return False
         return self._engine.store.provider.write(
@@ -42,7 +42,7 @@ class StuckLanes:
         )
 
     def tell_all(self) -> int:
-        """Tell of every lane that was given up lately; return how many were not told before."""
+        """Tell the users of every lane that was given up recently; return how many lanes."""
         engine = self._engine
         oldest = engine.store.clock() - _WORTH_TELLING
         with engine.store.provider.read() as tx:
@@ -50,7 +50,7 @@ class StuckLanes:
         return sum(self.tell(lane) for lane in suspended if (lane.status_at or 0) >= oldest)
 
     def tell_in(self, tx: WriteTransaction, lane_id: int) -> str | None:
-        """Do so together with what else *tx* does; return what is said."""
+        """Do the same within *tx*; return the text."""
         lane = self._engine.lanes.lock_by_id(tx, lane_id)
         if lane is None or not is_stuck(lane) or lane.origin is None:
             return None

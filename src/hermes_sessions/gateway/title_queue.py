@@ -1,8 +1,8 @@
-"""Titles for sessions that have none, in the background: no turn waits for them.
+"""Generates the titles of sessions in the background, so that no turn waits for them.
 
-Titles are given one after the other, and turns may end faster than that. So a session waits once,
-however many of its turns end meanwhile, and not more than some wait at all: the next turn of a
-session that was left out asks again.
+Titles are generated one after the other, and turns may end faster. So a session is queued once,
+however many of its turns end, and the queue is limited: the next turn of a session that did not fit
+asks again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: Sessions that wait for a title.
+#: The most sessions in the queue.
 MOST_WAITING: Final = 1_000
 
 
@@ -25,7 +25,7 @@ class TitleQueue:
     """Sessions that may need a title. Thread-safe."""
 
     def __init__(self, give: Callable[[str], object], *, most_waiting: int = MOST_WAITING) -> None:
-        """*give* gives a session a title unless it has one; in a thread of this object's own."""
+        """*give* gives a session a title unless it has one; called in this object's thread."""
         self._give = give
         self._most_waiting = most_waiting
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class TitleQueue:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="titles")
 
     def ask(self, session_id: str) -> bool:
-        """Have a session get a title soon; return whether it was put in line for that now."""
+        """Queue a session for a title; return whether it was added now."""
         with self._lock:
             is_full = len(self._waiting) >= self._most_waiting
             if self._is_closed or is_full or session_id in self._waiting:
@@ -44,16 +44,16 @@ class TitleQueue:
         return True
 
     def close(self) -> None:
-        """Give no more titles; nobody waits for the one that is being thought of."""
+        """Stop; a title that is being generated is not waited for."""
         with self._lock:
             self._is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _work(self, session_id: str) -> None:
-        # What ends from now on is not seen by this look.
+        # Turns that end from now on queue the session again.
         with self._lock:
             self._waiting.discard(session_id)
         try:
             self._give(session_id)
         except HermesSessionsError as error:
-            logger.info("session %s got no title: %s", session_id, error)
+            logger.info("could not generate a title for session %s: %s", session_id, error)

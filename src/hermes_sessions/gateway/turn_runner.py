@@ -1,6 +1,6 @@
-"""One turn on a messenger: what the agent is told, what it says, and how that ends.
+"""Runs one turn on a messenger: its instructions, its answer, and its end.
 
-The end of the turn, of its input and the reply in the outbox are one transaction.
+The end of the turn, the end of its input, and the reply in the outbox are one transaction.
 """
 
 from __future__ import annotations
@@ -46,19 +46,18 @@ from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.leases import Holder
 from hermes_sessions.storage.repositories.outbox import Drafts, NewReply, Outbox
 
-# A last turn before a conversation is reset by itself: the agent writes down what matters.
-#
-# What it says is stored at the end of the session, where a later search finds it; nobody is written
-# to. See `ExpiryWatcher`.
+# ── the last turn before a reset ──────────────────────────────────────────────────────────────
+# Before a conversation is reset automatically, the agent writes down what matters. Its answer is
+# stored at the end of the session, where search finds it, and is not sent. See `ExpiryWatcher`.
 
-#: Beyond the turn itself.
+#: Seconds beyond the turn itself.
 _LEASE_GRACE: Final = 30.0
 
 
 INSTRUCTION: Final = (
-    "This conversation ends now, because nobody has written for a while. Nobody reads your answer "
-    "at once. Write down in a few sentences what should not be forgotten: decisions, facts about "
-    "the people, promises, open questions. If there is nothing, say: Nothing to keep."
+    "This conversation ends now, because there were no messages for a while. Your answer is not "
+    "sent. Write down in a few sentences what should be remembered: decisions, facts about the "
+    "users, promises, open questions. If there is nothing, say: Nothing to keep."
 )
 
 
@@ -66,19 +65,19 @@ _QUESTION: Final = "[The conversation is about to be closed. What should be reme
 
 
 class FinalTurn:
-    """Gives an agent the turn; a `SaveTurn`."""
+    """Runs the last turn of an agent; a `SaveTurn`."""
 
     def __init__(self, agent: Agent) -> None:
-        # Without tools: what a tool does now, nobody would see.
+        # Without tools: no user would see their effects.
         self._agent = replace(agent, tools=ToolRegistry(), instructions=INSTRUCTION, most_steps=1)
 
     def __call__(self, claim: FinalizationClaim, seconds: float) -> None:
-        """Let the agent write down what matters, within so many seconds.
+        """Let the agent write down what matters, within this many seconds.
 
         Raises:
-            ConversationHeld: somebody is at work there.
-            ModelError: the model failed; what was said is stored.
-            StoreError: it was not stored.
+            ConversationHeld: another process runs a turn.
+            ModelError: the model failed; the partial answer is stored.
+            StoreError: the answer was not stored.
         """
         db = self._agent.db
         holder = Holder(None, "the last turn before a reset")
@@ -89,7 +88,7 @@ class FinalTurn:
         clock.start()
         try:
             agent = replace(self._agent, fence=lease.token)
-            # Again after a crash, it is the same question.
+            # The same question after a crash.
             mark = f"saving:{claim.session_id}"
             events = agent.run_turn(
                 claim.session_id, _QUESTION, external_id=mark, interrupt=interrupt
@@ -104,50 +103,48 @@ class FinalTurn:
 
 logger = Logger(__name__)
 
-_GOING_ON: Final = (
+_RESUMED: Final = (
     "The last turn of this conversation was interrupted by a restart. Tools that have a result "
-    "above have run: do not run them again. Go on from there and answer."
+    "above have run: do not run them again. Continue from there and answer."
 )
 _NEW_BEGINNINGS: Final = {
     "auto_reset": (
-        "This is a new conversation: the one before it ended because {reason}. You do not see it; "
-        "it can be found with session_search."
+        "This is a new conversation. The previous one ended because {reason}. You do not see it; "
+        "session_search can find it."
     ),
-    "lost": "This is a new conversation: the one before it was deleted, and cannot be found.",
+    "lost": "This is a new conversation. The previous one was deleted and cannot be found.",
 }
 _REASONS: Final = {
-    "idle": "nothing was said for a while",
+    "idle": "there were no messages for a while",
     "daily": "of the daily reset",
     "suspended": "it was stopped",
 }
-_KEPT: Final = "What was said is kept; /retry asks again."
-_EMPTY_ANSWER: Final = "The model gave an empty answer. /retry asks again."
-#: Of a lane that many people share, so many changes are gone back for its conversations.
+_IS_STORED: Final = "Your message is stored; /retry asks again."
+_EMPTY_ANSWER: Final = "The model returned an empty answer. /retry asks again."
+#: The most session changes of a shared lane that are searched for its conversations.
 _CHANGES_LOOKED_AT: Final = 200
-#: Seconds between two attempts to store the end of a turn, and how long it is attempted.
+#: Seconds between attempts to store the end of a turn, and for how long it is retried.
 _STORE_AGAIN: Final = 1.0
 _STORE_AGAIN_FOR: Final = 120.0
 
 
 class DraftView(Protocol):
-    """Where the turn shows what it says while it says it; called from the turn's thread."""
+    """Shows the answer of a turn while it is written; called from the turn's thread."""
 
     def text(self, piece: str) -> None:
-        """Add to what is shown."""
+        """Add text."""
 
     def tool(self) -> None:
-        """What follows is another text."""
+        """Start a new text."""
 
     def finish(self) -> str | None:
         """Stop; return the message that the reply replaces."""
 
     def leave(self, *, is_over: bool) -> None:
-        """No reply will replace it, unless it is tried again: let it not look as if more were to
-        come.
-        """
+        """Show the text as finished: no reply will replace it unless the turn is retried."""
 
 
-#: Lends the agent of a lane for one turn.
+#: Provides the agent of a lane for one turn.
 AgentFor = Callable[[SessionEntry], AbstractContextManager[Agent]]
 #: Runs a command as a turn; see `slash_commands.run_command_turn`.
 RunCommand = Callable[[Agent, str, str, threading.Event], str]
@@ -164,22 +161,22 @@ class TurnRunner:
     agent_for: AgentFor
     publish: Callable[[tuple[int, ...], Progress], None]
     show: Callable[[Target, StartedTurn], DraftView]
-    #: Something is in the outbox.
+    #: Called when a reply is in the outbox.
     sent: Callable[[], None]
-    #: Before a turn, with the size of the last prompt: the session it runs in, which is another
-    #: one if that had to be compacted.
+    #: Called before a turn with the size of the last prompt; returns the session to use, which is
+    #: a new one if it had to be compacted.
     prepare: Callable[[Agent, str, int], str]
-    #: After a turn that was answered.
+    #: Called after a turn with an answer.
     afterwards: Callable[[str], object]
-    #: For inputs that are commands.
+    #: Runs inputs that are commands.
     run_command: RunCommand
-    #: Waits for so many seconds before the end of a turn is stored again.
+    #: Waits this many seconds before the end of a turn is stored again.
     wait: Callable[[float], None] = time.sleep
-    #: A turn ended: on which platform, how, and after how many seconds.
+    #: Called when a turn ended, with its platform, outcome and duration in seconds.
     ended: Callable[[str, str, float], None] = lambda _platform, _outcome, _seconds: None
 
     def __call__(self, turn: ActiveTurn, entry: SessionEntry) -> bool:
-        """Run a turn and note its end; return whether its input is to be tried again."""
+        """Run a turn and store its end; return whether its input is to be tried again."""
         target = target_of_input(turn.taken, turn.source)
         shown = self.show(target, turn.taken)
         try:
@@ -213,14 +210,14 @@ class TurnRunner:
                 said = TurnTranscript(self.store, turn, session_id)
                 if (stored := said.stored_answer()) is not None:
                     return stored
-                return self._listen(turn, agent, said, shown)
+                return self._run_agent(turn, agent, said, shown)
         except StaleFence:
             return Conclusion("abandoned", detail="lease lost")
         except StoreUnavailable as error:
-            # Not this conversation's fault: that is not counted against it.
-            logger.warning("turn %s has to wait for the database: %s", taken.turn.id, error)
+            # Not counted as a failure of this conversation.
+            logger.warning("turn %s waits for the database: %s", taken.turn.id, error)
             return Conclusion("interrupted", detail="store unavailable", again=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the turn has an end
+        except Exception as error:  # noqa: BLE001 - every turn needs an end
             logger.warning("turn %s failed unexpectedly: %s", taken.turn.id, where(error))
             return Conclusion("abandoned", detail=f"{type(error).__name__}: {error}")
 
@@ -232,7 +229,7 @@ class TurnRunner:
         if notice is not None and notice.kind in _NEW_BEGINNINGS:
             instructions += "\n" + _NEW_BEGINNINGS[notice.kind].format(reason=reason_of(notice))
         if turn.taken.is_resumed:
-            instructions += f"\n{_GOING_ON}"
+            instructions += f"\n{_RESUMED}"
         return instructions
 
     def _command(self, agent: Agent, session_id: str, turn: ActiveTurn) -> Conclusion:
@@ -243,11 +240,11 @@ class TurnRunner:
             raise
         except HermesSessionsError as error:
             if turn.interrupt.is_set():
-                return concluded(Ended("interrupted"), "", turn.cause)
+                return conclusion_of(Ended("interrupted"), "", turn.cause)
             return Conclusion("failed", str(error), detail=str(error))
         return Conclusion("completed", said)
 
-    def _listen(
+    def _run_agent(
         self, turn: ActiveTurn, agent: Agent, transcript: TurnTranscript, shown: DraftView
     ) -> Conclusion:
         said, ended = "", Ended("interrupted")
@@ -270,15 +267,15 @@ class TurnRunner:
                 ended = event
         if ended.how == "answered":
             self.afterwards(transcript.session_id)
-        return concluded(ended, said, turn.cause)
+        return conclusion_of(ended, said, turn.cause)
 
     def _steered(self, turn: ActiveTurn, transcript: TurnTranscript) -> None:
-        """Store what was said to the turn meanwhile, so that the model sees it at the next step."""
+        """Store messages that arrived during the turn, so that the next step includes them."""
         while turn.steered:
             item_id = turn.steered.pop(0)
             if self.mailboxes.steer(turn.taken.turn, item_id):
                 turn.taken_up.append(item_id)
-                transcript.store_taken_up()
+                transcript.store_steered()
 
     def _note_prompt(self, taken: StartedTurn, answered: Answered) -> None:
         used = answered.reply.usage.input_tokens
@@ -294,7 +291,7 @@ class TurnRunner:
     ) -> bool:
         """Store the end of a turn; return whether a reply is sent."""
         taken = turn.taken
-        notice, told = taken.lane.notice, self._told(taken.lane.notice, turn.source)
+        notice, told = taken.lane.notice, self._notice_text(taken.lane.notice, turn.source)
         replies: list[NewReply] = []
         if conclusion.reply is not None:
             text = f"{told}\n\n{conclusion.reply}" if told else conclusion.reply
@@ -311,7 +308,7 @@ class TurnRunner:
                 Drafts.forget_in(tx, taken.turn.id)
                 self.outbox.put_in(tx, reply)
             if replies and notice is not None:
-                # Now somebody is told; a turn that says nothing leaves it to the next one.
+                # The notice is sent now; a turn without a reply leaves it to the next one.
                 lanes = self.store.engine.lanes
                 lane = lanes.lock_by_id(tx, taken.lane.id)
                 if lane is not None and lane.notice == notice:
@@ -330,7 +327,7 @@ class TurnRunner:
             ended = Progress("ended", "".join(given_up), outcome="failed")
             self.publish(turn.item_ids, ended)
         elif not finished.is_accepted and finished.outcome in {None, "interrupted"}:
-            # Otherwise another process tells how it ended.
+            # Otherwise another process publishes the outcome.
             self.publish(turn.item_ids, Progress("ended", "", outcome="dropped"))
         elif finished.is_accepted and conclusion.outcome != "abandoned" and not conclusion.again:
             ended = Progress("ended", conclusion.reply or "", outcome=conclusion.outcome)
@@ -338,8 +335,8 @@ class TurnRunner:
         return finished.is_accepted and bool(replies)
 
     def _finish(self, turn: ActiveTurn, conclusion: Conclusion, also: ExtraWrite) -> TurnEnding:
-        """Store it, again and again while the database is away: the model is not asked again for
-        that. Whoever takes the lane over meanwhile ends this, too.
+        """Store the end, with retries while the database is unavailable: the model is not asked
+        again for that. A process that takes the lane over meanwhile ends the retries.
         """
         until = turn.stopwatch() + _STORE_AGAIN_FOR
         while True:
@@ -356,57 +353,59 @@ class TurnRunner:
                 is_over = turn.cause in {"restart", "shutdown"}
                 if is_over or turn.stopwatch() >= until:
                     raise
-                logger.info("the end of turn %s is stored later: %s", turn.taken.turn.id, error)
+                logger.info("could not store the end of turn %s yet: %s", turn.taken.turn.id, error)
                 self.wait(_STORE_AGAIN)
 
-    def _told(self, notice: LaneNotice | None, source: SessionSource) -> str | None:
-        """Return what the user is told once about a change of the lane."""
+    def _notice_text(self, notice: LaneNotice | None, source: SessionSource) -> str | None:
+        """Return the notice about a change of the lane, which the user gets once."""
         if notice is None or notice.kind not in _NEW_BEGINNINGS:
             return None
         policy = self.store.config.get_reset_policy(source.platform.value, source.chat_type)
         if not policy.notifies(source.platform.value):
             return None
         if notice.kind == "lost":
-            return "This is a new conversation, because the one before was deleted."
+            return "This is a new conversation, because the previous one was deleted."
         if not notice.had_activity:
             return None
         return (
             f"This is a new conversation, because {reason_of(notice)}. "
-            f"To go on with the one before: /resume {notice.previous_session_id}"
+            f"To continue the previous one: /resume {notice.previous_session_id}"
         )
 
 
 def reason_of(notice: LaneNotice) -> str:
-    """Return why a conversation ended, in words."""
+    """Return the reason why a conversation ended, as text."""
     return _REASONS.get(notice.reason or "", "it was reset")
 
 
-def concluded(ended: Ended, said: str, cause: str | None) -> Conclusion:
-    """Return how a turn ended, from what the agent says and why it was interrupted, if it was."""
+def conclusion_of(ended: Ended, said: str, cause: str | None) -> Conclusion:
+    """Return the conclusion of a turn from how it ended and why it was interrupted, if so."""
     if ended.how == "answered":
         return Conclusion("completed", said or _EMPTY_ANSWER)
     if ended.how == "too many steps":
-        note = "I stopped after too many steps. Say how to go on."
+        note = "I stopped after too many steps. Tell me how to continue."
         return Conclusion("completed", f"{said}\n\n{note}".strip())
     if ended.how == "failed":
         error = str(ended.error)
-        return Conclusion("failed", f"The model could not answer: {error}\n{_KEPT}", detail=error)
+        return Conclusion(
+            "failed", f"The model could not answer: {error}\n{_IS_STORED}", detail=error
+        )
     return _INTERRUPTED.get(cause or "", Conclusion("interrupted", detail=cause))
 
 
-#: By cause; whoever wrote something else is answered to that.
+#: By cause. A message that interrupts a turn gets its own answer.
 _INTERRUPTED: Final = {
     "restart": Conclusion("abandoned", detail="restart_timeout"),
     "shutdown": Conclusion("abandoned", detail="shutdown_timeout"),
     "lost": Conclusion("abandoned", detail="lease lost"),
     "timeout": Conclusion(
-        "failed", f"Nothing happened for too long, so I stopped. {_KEPT}", detail="inactive"
+        "failed", f"Nothing happened for too long, so I stopped. {_IS_STORED}", detail="inactive"
     ),
 }
 
 
 def target_of_input(taken: StartedTurn, source: SessionSource) -> Target:
-    """Return where the reply to an input goes: the chat, and the last message of it."""
+    """Return the destination of the reply to an input: the chat, and its last message."""
     payload = taken.input.items[-1].payload
     return Target(
         source.platform.value,
@@ -418,8 +417,8 @@ def target_of_input(taken: StartedTurn, source: SessionSource) -> Target:
 
 
 def scope_of(entry: SessionEntry, source: SessionSource, store: SessionStore) -> Scope:
-    """Return what may be read on behalf of whoever writes in a lane: their own sessions on this
-    platform, or in a shared lane the conversations that were had there.
+    """Return the scope of a lane's sender: their own sessions on this platform or, in a shared
+    lane, the conversations of that lane.
     """
     engine = store.engine
     owner = engine.owner_of(engine.key_of(source), source)

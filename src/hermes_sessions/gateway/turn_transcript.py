@@ -1,4 +1,4 @@
-"""What a turn says to the session, stored once in all of its attempts."""
+"""The messages that a turn adds to its session, stored once over all of its attempts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from hermes_sessions.storage.repositories.mailbox import Mailbox, MailboxItem
 from hermes_sessions.storage.repositories.turns import Outcome
 from hermes_sessions.storage.sessiondb import SessionDB
 
-# Topics of private Telegram chats are sessions of their own; which, is stored for everybody.
-
 
 def note_topic(db: SessionDB, source: SessionSource, session_key: str, session_id: str) -> None:
-    """Bind the topic that a message came from to the session that it is answered in.
+    """Bind the topic of a message to the session that answers it.
 
-    A session that goes on in another topic, because somebody resumed it there, leaves the old one.
+    Topics of private Telegram chats are separate sessions. A session that a user resumes in another
+    topic leaves its old one.
     """
     is_private = source.platform is Platform.TELEGRAM and source.chat_type == "dm"
     if not is_private or not source.thread_id or not source.user_id:
@@ -48,12 +47,12 @@ _BROKEN_OFF = frozenset({"interrupted", "error"})
 
 
 class Conclusion(NamedTuple):
-    """How a turn ended, and what is sent."""
+    """How a turn ended, and its reply."""
 
     outcome: Outcome
     reply: str | None = None
     detail: str | None = None
-    #: The input waits for another attempt.
+    #: Whether the input waits for another attempt.
     again: bool = False
 
 
@@ -68,22 +67,22 @@ class TurnTranscript:
         self.session_id = session_id
 
     def stored_answer(self) -> Conclusion | None:
-        """Return the end of a turn whose answer an attempt before has stored, without having lived
-        to send it; None when the model has to be asked.
+        """Return the end of a turn whose answer an earlier attempt stored but did not send; None if
+        the model has to be asked.
         """
         is_retry, is_resumed = self._input.is_retry, self._input.kind == "resume"
-        if not (is_retry or is_resumed) or not (is_resumed or self._is_asked()):
+        if not (is_retry or is_resumed) or not (is_resumed or self._is_question_stored()):
             return None
         rows = self._db.get_messages(self.session_id)
         if not rows or not _is_whole_answer(rows[-1]):
             return None
-        # Without an attempt before, nothing was interrupted: that answer was sent.
+        # Without an earlier attempt nothing was interrupted: that answer was sent.
         return Conclusion("completed", str(rows[-1]["content"]) if is_retry else None)
 
     def events(self, agent: Agent, steer: Callable[[], None]) -> Iterator[TurnEvent]:
-        """Store what is asked, unless an attempt before has, and yield what the agent does.
+        """Store the question, unless an earlier attempt did, and yield the agent's events.
 
-        What *steer* stores is part of the session when the model is asked next.
+        Messages that *steer* stores are part of the session at the next request to the model.
         """
 
         def steering() -> str | None:
@@ -92,7 +91,7 @@ class TurnTranscript:
 
         interrupt = self._turn.interrupt
         self._note_author(self._input.items[0])
-        if self._input.kind == "resume" or (self._input.is_retry and self._is_asked()):
+        if self._input.kind == "resume" or (self._input.is_retry and self._is_question_stored()):
             return agent.answer(self.session_id, interrupt=interrupt, steering=steering)
         return agent.run_turn(
             self.session_id,
@@ -102,9 +101,9 @@ class TurnTranscript:
             steering=steering,
         )
 
-    def _is_asked(self) -> bool:
-        """Tell whether an attempt before has stored the question; what it had taken up meanwhile
-        and not stored is stored now.
+    def _is_question_stored(self) -> bool:
+        """Tell whether an earlier attempt stored the question; store messages that it had included
+        but not stored.
         """
         items = self._input.items
         rows = self._db.get_messages(self.session_id)
@@ -117,8 +116,8 @@ class TurnTranscript:
                 break
         return True
 
-    def store_taken_up(self) -> None:
-        """Store messages that were given to the turn while it ran."""
+    def store_steered(self) -> None:
+        """Store messages that were added to the turn while it ran."""
         with self._sessions.engine.store.provider.read() as tx:
             items = Mailbox.of_turn(tx, self._turn.taken.turn.id)
         known = set(self._input.item_ids)
@@ -136,7 +135,7 @@ class TurnTranscript:
             )
 
     def _note_author(self, item: MailboxItem) -> None:
-        """Remember who wrote, where others write, too: by this a person can be taken out."""
+        """Record the author of a message in a shared chat, so that a user can be erased there."""
         if item.sender is None or item.kind == "resume" or not self._is_shared(item):
             return
         author = Author(
@@ -154,8 +153,8 @@ class TurnTranscript:
         return context.shared_multi_user_session
 
     def _content(self, items: Sequence[MailboxItem]) -> str:
-        """Return what the model reads of messages: who says it, where several people do, and the
-        files that came along.
+        """Return the text for the model: with the names of the authors in a shared chat, and the
+        names of attached files.
         """
         config = self._sessions.config
         source = self._source_of(items[0])
@@ -167,7 +166,7 @@ class TurnTranscript:
 
 
 def _mark(item: MailboxItem) -> str:
-    """Return what a message is known by in the session: the same in every attempt."""
+    """Return the external id of a message: the same in every attempt."""
     return f"mailbox:{item.id}"
 
 
@@ -181,7 +180,7 @@ def _is_whole_answer(row: Mapping[str, Any]) -> bool:
 
 
 def with_files(text: str, media: Sequence[dict[str, object]]) -> str:
-    """Return a text that names the files which came with it, a line each."""
+    """Return a text with the names of its attached files, one per line."""
     lines = [f"[{_line(file.get('kind') or 'file')}: {_line(_name(file))}]" for file in media]
     return "\n".join([*([text] if text else []), *lines])
 
@@ -191,5 +190,5 @@ def _name(file: dict[str, object]) -> object:
 
 
 def _line(value: object) -> str:
-    """A name is somebody's choice: it stays in its brackets."""
+    """Return a file name that cannot leave its brackets: senders choose it."""
     return " ".join(str(value).split()).replace("[", "(").replace("]", ")")

@@ -1,8 +1,9 @@
-"""Lanes at work: one turn at a time in each, many lanes at once.
+"""The worker pool: one turn at a time in each lane, many lanes at once.
 
-Whoever stored something for a lane wakes it. A worker then takes the lane's lease, runs turns until
-the mailbox is empty, and lets the lease go. What happens in the turn is not decided here. A lane
-that another process holds is looked at again later: that process runs what waits, or has died.
+The code that stores something for a lane wakes it. A worker then takes the lease of the lane, runs
+turns until the mailbox is empty, and releases the lease. `TurnRunner` decides what happens in a
+turn. A lane that another process holds is checked again later: that process runs its messages, or
+has died.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from hermes_sessions.storage.repositories.turns import Turns
 
 logger = Logger(__name__)
 
-#: How long a lease lasts without a heartbeat, and how long until a held lane is looked at again.
+#: The lifetime of a lease without a heartbeat, and the delay until a held lane is checked again.
 LEASE_SECONDS: Final = 60.0
 LOOK_AGAIN: Final = 2.0
 #: Pauses after failures double up to this.
 LONGEST_PAUSE: Final = 60.0
-#: Turns in a row after which a lane pauses: where others undo their ends, they would never stop.
+#: Turns in a row after which a lane pauses, in case another process keeps undoing their ends.
 MOST_ROUNDS: Final = 200
 
 
 @dataclass(slots=True, eq=False)
 class LaneWorker:
-    """One lane at work in this process."""
+    """A lane with a worker in this process."""
 
     lane_id: int
     #: Something was stored since the worker last looked.
@@ -52,16 +53,16 @@ class LaneWorker:
     turn: ActiveTurn | None = None
 
 
-#: Runs a turn to its end and notes that; returns whether its input is to be tried again, after a
-#: pause. See `turns.TurnRunner`.
+#: Runs a turn and stores its end; returns whether its input is to be tried again after a pause. See
+#: `turn_runner.TurnRunner`.
 RunTurn = Callable[[ActiveTurn, SessionEntry], bool]
 
 
 class BusyAnswer(NamedTuple):
-    """What a message did that came while a turn ran."""
+    """The effect of a message that arrived during a turn."""
 
     answer: BusyAction
-    #: When the turn began.
+    #: When the turn started.
     since: float
 
 
@@ -81,8 +82,8 @@ class WorkerPool:
         lease_seconds: float = LEASE_SECONDS,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*later* calls something after so many seconds, without a thread of its own. *on_stuck* is
-        told of lanes that were suspended because their turns never finish.
+        """*later* calls a function after some seconds, without using a thread. *on_stuck* is called
+        with lanes that were suspended because their turns never finish.
         """
         self._store = store
         self._db = store.db
@@ -95,49 +96,49 @@ class WorkerPool:
         self._later = later
         self._on_stuck = on_stuck
         self._lease_seconds = lease_seconds
-        #: By which turns are measured; see `ActiveTurn`.
+        #: The clock that measures turns; see `ActiveTurn`.
         self.stopwatch = stopwatch
         self._crew = WorkerThreads(at_once, name="lane")
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._works: dict[int, LaneWorker] = {}
+        self._workers: dict[int, LaneWorker] = {}
         self._served = 0
-        #: How often lanes failed in a row.
+        #: Consecutive failures by lane.
         self._failures: dict[int, int] = {}
-        #: Leases, by session, that could not be given back: they would hold up this process, too.
+        #: Leases, by session, that could not be released and would block this process, too.
         self._unreleased: dict[str, Lease] = {}
         self._is_draining = False
-        #: Lanes that are to be woken later; None while nothing holds them back.
+        #: Lanes to wake at the end of `deferring_wakes`; None outside it.
         self._held_back: set[int] | None = None
 
-    # ── from outside ──────────────────────────────────────────────────────────────────────────
+    # ── waking and interrupting ───────────────────────────────────────────────────────────────
 
     def wake(self, lane_id: int) -> None:
-        """Say that something waits in a lane."""
+        """Start a worker for a lane in which something waits."""
         with self._lock:
             if self._is_draining:
                 return
             if self._held_back is not None:
                 self._held_back.add(lane_id)
                 return
-            work = self._works.get(lane_id)
+            work = self._workers.get(lane_id)
             if work is not None:
                 work.woken = True
                 return
-            self._works[lane_id] = work = LaneWorker(lane_id)
+            self._workers[lane_id] = work = LaneWorker(lane_id)
             self._served += 1
         try:
             self._crew.call(partial(self._serve, work))
         except RuntimeError as error:
-            # What waits is stored, and looked for at every heartbeat.
-            logger.warning("lane %s has to wait for a thread: %s", lane_id, error)
+            # The message is stored, and every heartbeat looks for it.
+            logger.warning("lane %s waits for a thread: %s", lane_id, error)
             with self._idle:
-                del self._works[lane_id]
+                del self._workers[lane_id]
                 self._idle.notify_all()
 
     @contextmanager
     def deferring_wakes(self) -> Iterator[None]:
-        """Wake nobody until the end, so that what is stored meanwhile is seen together."""
+        """Wake no lane before the end of the block, so that a worker sees all messages together."""
         with self._lock:
             self._held_back = set()
         try:
@@ -149,8 +150,8 @@ class WorkerPool:
                 self.wake(lane_id)
 
     def wake_waiting(self) -> int:
-        """Wake every lane in which something waits, whoever stored it; return how many there are.
-        At the start, and now and then, because other processes store things and die.
+        """Wake every lane in which something waits; return how many. Called at the start and at
+        heartbeats, because other processes may store messages and die.
         """
         waiting = self._mailboxes.waiting_lanes()
         for lane in waiting:
@@ -160,9 +161,9 @@ class WorkerPool:
     def arrived(
         self, lane_id: int, item_id: int, mode: BusyMode, *, has_media: bool, wants: BusyMode | None
     ) -> BusyAnswer | None:
-        """Do with a stored message what its lane's mode says; None when no turn runs there."""
+        """Apply the busy mode of the lane to a stored message; None if no turn runs there."""
         with self._lock:
-            work = self._works.get(lane_id)
+            work = self._workers.get(lane_id)
             turn = None if work is None else work.turn
         busy = None
         if turn is not None and not turn.is_over and item_id not in turn.taken.input.item_ids:
@@ -189,9 +190,9 @@ class WorkerPool:
         return BusyAnswer(answer, turn.started_at)
 
     def interrupt(self, lane_id: int, cause: Cause) -> bool:
-        """End the turn that runs in a lane; return whether one does, in this process."""
+        """End the running turn of a lane; return whether one runs in this process."""
         with self._lock:
-            work = self._works.get(lane_id)
+            work = self._workers.get(lane_id)
             turn = None if work is None else work.turn
         if turn is None:
             return False
@@ -199,44 +200,44 @@ class WorkerPool:
         return True
 
     def running(self) -> list[ActiveTurn]:
-        """Return the turns that run now, in this process."""
+        """Return the turns that run in this process."""
         with self._lock:
-            return [work.turn for work in self._works.values() if work.turn is not None]
+            return [work.turn for work in self._workers.values() if work.turn is not None]
 
     def served(self) -> int | None:
-        """Return how often a lane was seen to; None while one is."""
+        """Return how many times lanes were served; None while one is."""
         with self._lock:
-            return None if self._works else self._served
+            return None if self._workers else self._served
 
     @property
     def is_draining(self) -> bool:
-        """Whether no more turns are begun."""
+        """Whether no more turns are started."""
         return self._is_draining
 
-    # ── now and then ──────────────────────────────────────────────────────────────────────────
+    # ── heartbeat ─────────────────────────────────────────────────────────────────────────────
 
     def beat(self) -> None:
-        """Keep the leases; a turn whose lease is lost is ended, and its reply not delivered."""
+        """Renew the leases; a turn that lost its lease is ended without a reply."""
         with self._lock:
-            held = [(work, work.lease) for work in self._works.values() if work.lease is not None]
+            held = [(work, work.lease) for work in self._workers.values() if work.lease is not None]
             unreleased = list(self._unreleased)
         for session_id in unreleased:
-            self._release_late(session_id)
+            self._release_leftover(session_id)
         for work, lease in held:
             try:
                 renewed = self._db.renew_lease(lease, ttl=self._lease_seconds)
             except StaleFence as error:
-                self._lost(work, lease, error)
+                self._on_lease_lost(work, lease, error)
             else:
-                # Unless the worker has let it go meanwhile.
+                # Unless the worker has released it meanwhile.
                 with self._lock:
                     if work.lease is lease:
                         work.lease = renewed
 
-    def _lost(self, work: LaneWorker, lease: Lease, error: StaleFence) -> None:
+    def _on_lease_lost(self, work: LaneWorker, lease: Lease, error: StaleFence) -> None:
         with self._lock:
             if work.lease is not lease:
-                # It was given back just now, by the worker itself.
+                # The worker itself released it just now.
                 return
             work.lease = None
             turn = work.turn
@@ -245,8 +246,8 @@ class WorkerPool:
             turn.end("lost")
 
     def look(self, mode: BusyMode) -> None:
-        """Do for messages that other processes received what `arrived` does for those of this one,
-        and end turns that were stopped there.
+        """Apply `arrived` to messages that other processes received, and end turns that were
+        stopped there.
         """
         for turn in self.running():
             if turn.is_over:
@@ -271,21 +272,21 @@ class WorkerPool:
     # ── drain ─────────────────────────────────────────────────────────────────────────────────
 
     def begin_drain(self) -> None:
-        """Begin no more turns."""
+        """Start no more turns."""
         with self._lock:
             self._is_draining = True
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait until no lane is at work; return whether that came about in time."""
+        """Wait until no lane has a worker; return whether that happened in time."""
         with self._idle:
-            return self._idle.wait_for(lambda: not self._works, seconds)
+            return self._idle.wait_for(lambda: not self._workers, seconds)
 
     def close(self) -> None:
-        """End the threads; turns that still run are not waited for."""
+        """End the threads; running turns are not waited for."""
         self.begin_drain()
         self._crew.close()
 
-    # ── a worker ──────────────────────────────────────────────────────────────────────────────
+    # ── the worker of a lane ──────────────────────────────────────────────────────────────────
 
     def _serve(self, work: LaneWorker) -> None:
         again: float | None = None
@@ -296,17 +297,17 @@ class WorkerPool:
                     if again is None and not work.woken:
                         break
                     work.woken = False
-        except Exception as error:  # noqa: BLE001 - whatever it is, what waits must not be forgotten
+        except Exception as error:  # noqa: BLE001 - waiting messages must not be forgotten
             again = self._pause_after_failure(work.lane_id)
             logger.warning(
                 "lane %s stopped, next look in %g s: %s", work.lane_id, again, where(error)
             )
         finally:
-            self._let_go(work)
+            self._release_lease(work)
             with self._idle:
-                # Woken after the last look: whoever did it relied on this worker.
+                # Woken after the last check: the caller relied on this worker.
                 late = work.woken
-                del self._works[work.lane_id]
+                del self._workers[work.lane_id]
                 self._idle.notify_all()
             if late:
                 self.wake(work.lane_id)
@@ -314,7 +315,7 @@ class WorkerPool:
                 self._later(again, lambda: self.wake(work.lane_id))
 
     def _serve_once(self, work: LaneWorker) -> float | None:
-        """Run turns until nothing waits; return after how many seconds to look again, or None."""
+        """Run turns until nothing waits; return the seconds until the next check, or None."""
         try:
             for _ in range(MOST_ROUNDS):
                 source = None if self._is_draining else self._next_source(work.lane_id)
@@ -327,7 +328,7 @@ class WorkerPool:
             return LOOK_AGAIN
         except StoreError as error:
             pause = self._pause_after_failure(work.lane_id)
-            logger.warning("lane %s cannot go on, next try in %g s: %s", work.lane_id, pause, error)
+            logger.warning("lane %s failed, next try in %g s: %s", work.lane_id, pause, error)
             return pause
         logger.info(
             "lane %s is not done after %s rounds, next look in %g s",
@@ -343,7 +344,7 @@ class WorkerPool:
         return float(min(LONGEST_PAUSE, LOOK_AGAIN * 2 ** min(count - 1, 10)))
 
     def _next_source(self, lane_id: int) -> SessionSource | None:
-        """Return where the next input comes from; None when nothing waits."""
+        """Return the source of the next input; None if nothing waits."""
         engine = self._store.engine
         with engine.store.provider.read() as tx:
             waiting = next_input(self._mailbox.waiting(tx, lane_id))
@@ -353,14 +354,14 @@ class WorkerPool:
         return _source_of(waiting.items[0], lane)
 
     def _take_turn(self, work: LaneWorker, source: SessionSource) -> float:
-        """Run the next turn; return how long to wait before the one after it."""
+        """Run the next turn; return the seconds to wait before the one after it."""
         entry = self._store.get_or_create_session(source)
         lease = self._hold(work, entry.session_id)
         try:
             taken = self._mailboxes.take(work.lane_id, lease)
         except StaleFence:
-            # The lane went on to another session meanwhile.
-            self._let_go(work)
+            # The lane has switched to another session.
+            self._release_lease(work)
             return 0.0
         if taken is None:
             return self._after_nothing(work)
@@ -368,8 +369,8 @@ class WorkerPool:
         try:
             is_tried_again = self._run_turn(turn, entry)
         except BaseException:
-            # Its end could not be noted. Under another token, what it had is taken again.
-            self._let_go(work)
+            # Its end could not be stored. Its input is taken again under a new token.
+            self._release_lease(work)
             raise
         finally:
             with self._lock:
@@ -381,7 +382,7 @@ class WorkerPool:
         return 0.0
 
     def _begin(self, work: LaneWorker, taken: StartedTurn, source: SessionSource) -> ActiveTurn:
-        # Something else may have come first since the mailbox was looked at.
+        # Something else may have come first since the mailbox was read.
         source = _source_of(taken.input.items[0], taken.lane) or source
         turn = ActiveTurn(taken, source, self._clock(), self.stopwatch)
         with self._lock:
@@ -389,30 +390,30 @@ class WorkerPool:
         return turn
 
     def _after_nothing(self, work: LaneWorker) -> float:
-        """Go on where a lane was suspended in this very moment; otherwise look again later."""
+        """Continue if the lane was suspended just now; otherwise check again later."""
         engine = self._store.engine
         with engine.store.provider.read() as tx:
             lane = engine.lanes.find_by_id(tx, work.lane_id)
         if lane is not None and lane.status == "suspended":
             self._on_stuck(lane)
             return 0.0
-        self._let_go(work)
+        self._release_lease(work)
         return LOOK_AGAIN
 
     def _hold(self, work: LaneWorker, session_id: str) -> Lease:
-        """Have the lease of a session, and no other."""
+        """Hold the lease of this session, and no other."""
         with self._lock:
             lease = work.lease
         if lease is not None and lease.session_id == session_id:
             return lease
-        self._let_go(work)
-        self._release_late(session_id)
+        self._release_lease(work)
+        self._release_leftover(session_id)
         lease = self._db.take_lease(session_id, self._holder(), ttl=self._lease_seconds)
         with self._lock:
             work.lease = lease
         return lease
 
-    def _let_go(self, work: LaneWorker) -> None:
+    def _release_lease(self, work: LaneWorker) -> None:
         with self._lock:
             lease, work.lease = work.lease, None
         if lease is None:
@@ -420,12 +421,12 @@ class WorkerPool:
         try:
             self._db.release_lease(lease)
         except StoreError as error:
-            logger.info("a lease is released later: %s", error)
+            logger.info("could not release a lease yet: %s", error)
             with self._lock:
                 self._unreleased[lease.session_id] = lease
 
-    def _release_late(self, session_id: str) -> None:
-        """Give a lease back that could not be given back before.
+    def _release_leftover(self, session_id: str) -> None:
+        """Release a lease that could not be released before.
 
         Raises:
             StoreError: it still cannot.

@@ -1,7 +1,7 @@
-"""Threads that are there while there is something to do.
+"""Threads that exist only while there is work.
 
-What a thread has freed, the C library keeps ready for it as long as it lives. In a pool of many
-threads that wait, this adds up for hours, and looks like a leak; a thread that ends gives it back.
+The C library keeps the memory that a thread has freed as long as the thread lives. In a pool of
+many idle threads this adds up over hours and looks like a leak; a thread that ends returns it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = Logger(__name__)
 
 
 class WorkerThreads:
-    """Calls things in threads of its own, so many at once and the others in order. Thread-safe."""
+    """Calls functions in threads, up to *at_once* in parallel, the rest in order. Thread-safe."""
 
     def __init__(self, at_once: int, *, name: str) -> None:
         self._at_once = at_once
@@ -27,10 +27,10 @@ class WorkerThreads:
         self._is_closed = False
 
     def call(self, do: Callable[[], object]) -> None:
-        """Call something soon. After `close`, nothing is called.
+        """Call a function soon. After `close`, nothing is called.
 
         Raises:
-            RuntimeError: no thread is at work, and the system gives none.
+            RuntimeError: no thread is running, and the system cannot start one.
         """
         with self._lock:
             if self._is_closed:
@@ -46,11 +46,11 @@ class WorkerThreads:
                 self._threads -= 1
                 if not self._threads:
                     raise
-                # Whoever is at work sees to it.
+                # A running thread takes it.
                 self._waiting.append(do)
 
     def close(self) -> None:
-        """Call nothing more; what runs is not waited for."""
+        """Call nothing more; running calls are not waited for."""
         with self._lock:
             self._is_closed = True
             self._waiting.clear()
@@ -59,12 +59,12 @@ class WorkerThreads:
         while do is not None:
             try:
                 do()
-            except Exception as error:  # noqa: BLE001 - what waits has to be done, whatever failed
+            except Exception as error:  # noqa: BLE001 - waiting calls must still run
                 logger.warning("a thread failed unexpectedly: %s", where(error))
             do = self._next()
 
     def _next(self) -> Callable[[], object] | None:
-        """Return what is to be done next; None: nothing, and this thread ends."""
+        """Return the next function; None ends this thread."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()

@@ -242,7 +242,7 @@ def test_the_home_channel_is_a_room(harness: MatrixHarness) -> None:
     assert running.gateway is not None
     running.gateway.beat_now()
     (told,) = harness.wait_for_replies(1)
-    assert told.startswith("We go on here with")
+    assert told.startswith("Continuing here")
     harness.matrix.write("Where were we?")
     assert harness.wait_for_replies(2)[1].endswith("We spoke at the desk\n\nWhere were we?")
 

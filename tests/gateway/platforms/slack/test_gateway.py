@@ -268,7 +268,7 @@ def test_a_session_goes_on_in_the_home_channel(harness: SlackHarness) -> None:
     assert running.gateway is not None
     running.gateway.beat_now()
     (told,) = harness.wait_for_replies(1)
-    assert told.startswith("We go on here with")
+    assert told.startswith("Continuing here")
     harness.slack.write("Where were we?")
     assert harness.wait_for_replies(2)[1] == "You said: Where were we?"
     running.stop()

@@ -221,7 +221,7 @@ class KnowsNotEverybody(RecordingServices):
 
     async def accept(self, inbound: Inbound) -> Receipt:
         if inbound.source.user_id in self.unknown:
-            raise Unreachable("It is not known who may talk to me")
+            raise Unreachable("The sender's access cannot be checked")
         return await super().accept(inbound)
 
 

@@ -144,7 +144,7 @@ class Api:
         """Say that the event loop runs, and how the store is. That does not fail the probe: a
         gateway that is killed for it could not keep messages until the store is back.
         """
-        return JsonResponse({"status": "ok", **self.gateway_metrics.told_store()})
+        return JsonResponse({"status": "ok", **self.gateway_metrics.store_status()})
 
     async def readyz(self, _request: Request) -> Response:
         """Say whether messages can be answered; what is missing, without details."""
@@ -154,7 +154,7 @@ class Api:
             problems = {"gateway": "stops", **problems}
         status = "ready" if not problems else "not ready"
         return JsonResponse(
-            {"status": status, **self.gateway_metrics.told_store(), "problems": problems},
+            {"status": status, **self.gateway_metrics.store_status(), "problems": problems},
             status_code=503 if problems else 200,
         )
 

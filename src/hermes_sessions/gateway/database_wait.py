@@ -1,4 +1,4 @@
-"""A gateway whose database cannot be reached at the start: it waits, and its probes say so."""
+"""A gateway whose database is unavailable at the start: it waits, and its probes say so."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from hermes_sessions.storage.logs import Logger
 logger = Logger(__name__)
 
 _LONGEST_PAUSE: Final = 10.0
-#: How often the log says that the database is still waited for.
+#: Seconds between log messages while it waits.
 _SAID_EVERY: Final = 300.0
-#: Waiting does not help against these.
+#: Errors that waiting does not resolve.
 _LASTING: Final = (StoreRefused, StoreMissing, StoreReadOnly, DiskFull, StoreIOError)
 
 
-def is_waited_for(error: StoreError, settings: Settings) -> bool:
-    """Tell whether a gateway waits for a store that fails so: for a server that does not answer,
-    not for one that refuses, nor for a file.
+def should_wait(error: StoreError, settings: Settings) -> bool:
+    """Tell whether a gateway should wait after this error: for a server that does not answer, not
+    for one that rejects it, nor for a file.
     """
     return (
         settings.sessiondb.provider != "sqlite"
@@ -43,12 +43,12 @@ def is_waited_for(error: StoreError, settings: Settings) -> bool:
     )
 
 
-class Waiting:
-    """What a gateway is before it has a database; to the API, services that take nothing."""
+class WaitingGateway:
+    """A gateway before it has a database; for the API, services that accept nothing."""
 
     def __init__(self, adapters: Mapping[str, Adapter]) -> None:
         self.gateway_metrics = GatewayMetrics(
-            HealthWatch(Health(State.DOWN, "It has not answered yet."))
+            HealthWatch(Health(State.DOWN, "The database has not answered yet."))
         )
         self.gateway_metrics.require("database", lambda: self.gateway_metrics.store().state.value)
         self._probes = next((each for each in adapters.values() if each.has_probes), None)
@@ -56,8 +56,8 @@ class Waiting:
         self._said_at = -_SAID_EVERY
 
     def status(self) -> dict[str, object]:
-        """Return what the status socket tells."""
-        told = self.gateway_metrics.told_store()
+        """Return the status for the status socket."""
+        told = self.gateway_metrics.store_status()
         return {
             "state": "waiting",
             "platforms": {},
@@ -66,21 +66,21 @@ class Waiting:
         }
 
     async def begin(self) -> None:
-        """Answer probes, where there is an API; a second call does nothing."""
+        """Answer probes if there is an API; further calls have no effect."""
         if self._probes is None or self._probes.is_connected:
             return
         try:
             await self._probes.connect(self)
         except PlatformError as error:
-            logger.warning("probes are not answered while the database is away: %s", error)
+            logger.warning("cannot answer probes while the database is unavailable: %s", error)
 
     async def end(self) -> None:
-        """Leave the API to the gateway."""
+        """Hand the API over to the gateway."""
         if self._probes is not None:
             await self._probes.disconnect()
 
     def failed(self, error: StoreError) -> float:
-        """Note that the database could not be reached; return the seconds until the next try."""
+        """Record a failed attempt; return the seconds until the next one."""
         self.gateway_metrics.health.failed(error)
         if time.monotonic() >= self._said_at + _SAID_EVERY:
             self._said_at = time.monotonic()
