@@ -1,4 +1,4 @@
-"""Concurrency: many threads, one store, nothing lost and nothing twice."""
+"""Concurrency: many threads on one store lose no message and store none twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREADS = 8
 
 
 def at_once(work: Callable[[int], T], threads: int = THREADS) -> list[T]:
-    """Run *work* in so many threads that start together; return what each returned."""
+    """Run *work* in *count* threads that start together; return their results."""
     start = threading.Barrier(threads)
 
     def run(number: int) -> T:
@@ -61,7 +61,7 @@ class TestThreads:
         assert db.session_count() == 1
 
     def test_one_message_sent_by_all(self, db: SessionDB) -> None:
-        """An external id is stored once; everybody gets the same id."""
+        """An external id is stored once, and every thread gets the same message id."""
         db.create_session("s", "telegram")
         added = at_once(lambda _: db.append_message("s", "user", "hi", external_id="m-1"))
         assert len(set(added)) == 1
@@ -69,7 +69,7 @@ class TestThreads:
         assert_summary_is_true(db, "s")
 
     def test_one_title_wanted_by_all(self, db: SessionDB) -> None:
-        """One gets it."""
+        """Exactly one thread gets it."""
         for number in range(THREADS):
             db.create_session(f"s{number}", "cli")
 
@@ -82,7 +82,7 @@ class TestThreads:
         assert sum(at_once(claim)) == 1
 
     def test_generated_titles(self, db: SessionDB) -> None:
-        """Everybody gets a number of their own."""
+        """Every thread gets its own number."""
         for number in range(THREADS):
             db.create_session(f"s{number}", "cli")
         assert all(at_once(lambda number: db.set_auto_title_if_empty(f"s{number}", "Plan")))
@@ -90,7 +90,7 @@ class TestThreads:
         assert titles == {"Plan", *(f"Plan #{number}" for number in range(2, THREADS + 1))}
 
     def test_one_lock_wanted_by_all(self, db: SessionDB) -> None:
-        """Behaviour 94: one gets it."""
+        """Behaviour 94: exactly one thread gets it."""
         db.create_session("s", "cli")
         got = at_once(lambda number: db.try_acquire_compression_lock("s", f"holder {number}"))
         assert sum(got) == 1
@@ -109,7 +109,7 @@ class TestThreads:
         assert [row["input_tokens"] for row in db.get_model_usage("s")] == [THREADS * 10]
 
     def test_one_rewind_for_all(self, db: SessionDB) -> None:
-        """Each message is hidden once, each call is on record."""
+        """Each message is hidden once, and every call is recorded."""
         db.create_session("s", "cli")
         added = db.append_messages("s", [{"role": "user", "content": str(n)} for n in range(20)])
         hidden = at_once(lambda _: db.rewind_to_message("s", added[5])["rewound_count"])
@@ -118,14 +118,14 @@ class TestThreads:
         assert_summary_is_true(db, "s")
 
     def test_deleting_the_same_session(self, db: SessionDB) -> None:
-        """Behaviour 72: one of them did it."""
+        """Behaviour 72: exactly one thread reports the deletion."""
         db.create_session("s", "cli")
         db.append_messages("s", [{"role": "user", "content": "x"}] * 50)
         assert sum(at_once(lambda _: db.delete_session("s"))) == 1
         assert db.message_count() == 0
 
     def test_readers_see_whole_writes(self, db: SessionDB) -> None:
-        """A read shows all of a write or nothing of it, in session and messages alike."""
+        """A read shows a write completely or not at all, in session and messages."""
         db.create_session("s", "cli")
         done = threading.Event()
 
@@ -146,7 +146,7 @@ class TestThreads:
 
 
 class TestThreadsWithHandles:
-    """Threads that each have a handle of their own."""
+    """Threads that each have their own handle."""
 
     def test_appends_to_one_session(self, db: SessionDB, open_another: OpenStore) -> None:
         """Every message is there once, each thread's own in its order."""
@@ -155,7 +155,7 @@ class TestThreadsWithHandles:
         _append_from_all(db, lambda number: handles[number])
 
     def test_handles_that_come_and_go(self, db: SessionDB, open_another: OpenStore) -> None:
-        """Opening and closing beside a writer disturbs nobody."""
+        """Handles that open and close beside a writer cause no error."""
 
         def work(number: int) -> None:
             for step in range(3):

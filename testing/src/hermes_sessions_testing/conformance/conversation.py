@@ -1,4 +1,4 @@
-"""Conversation: the transcript as model providers take it."""
+"""Conversation: the transcript in the format of model providers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CALL = {"id": "call_1", "function": {"name": "検索", "arguments": '{"q": "é"}
 
 
 class TestConversation:
-    """A transcript replays as it was said, without what was only bookkeeping."""
+    """A transcript replays the stored messages without internal columns."""
 
     def test_only_what_a_provider_takes(self, db: SessionDB) -> None:
-        """Role and content always; the rest only where there is something."""
+        """Role and content are always present, other keys only with a value."""
         db.create_session("s", "cli")
         db.append_message("s", "system", "be kind", token_count=3)
         db.append_message("s", "user", "hi")
@@ -50,7 +50,7 @@ class TestConversation:
 
     @pytest.mark.parametrize("role", ["tool", "system"])
     def test_other_roles_replay_untouched(self, db: SessionDB, role: str) -> None:
-        """Behaviour 34: what a tool or the system said is theirs."""
+        """Behaviour 34: texts of tools and the system are unchanged."""
         db.create_session("s", "cli")
         text = "  hi <memory-context>s</memory-context> there "
         db.append_message("s", role, text)
@@ -64,7 +64,7 @@ class TestConversation:
         assert contents(db.get_messages_as_conversation("s")) == [parts]
 
     def test_empty_reasoning(self, db: SessionDB) -> None:
-        """Behaviour 35: an empty reasoning_content is a statement, an empty reasoning is none."""
+        """Behaviour 35: an empty reasoning_content is kept, an empty reasoning is omitted."""
         db.create_session("s", "cli")
         db.append_message("s", "assistant", "x", reasoning="", reasoning_content="")
         db.append_message("s", "assistant", "y", reasoning="r", reasoning_content="rc")
@@ -73,7 +73,7 @@ class TestConversation:
         assert (second["reasoning"], second["reasoning_content"]) == ("r", "rc")
 
     def test_reasoning_is_the_assistants(self, db: SessionDB) -> None:
-        """Behaviour 36: other roles replay without it, but with their tool call."""
+        """Behaviour 36: other roles replay without reasoning, but with their tool call."""
         db.create_session("s", "cli")
         extra: dict[str, Any] = {
             "finish_reason": "stop",
@@ -111,7 +111,7 @@ class TestConversation:
     def test_an_answered_question_may_be_asked_again(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """Behaviour 41: an answer, or a tool call, lies between the two."""
+        """Behaviour 41: both are replayed when an answer or a tool call is between them."""
         db.create_session("a", "cli")
         db.append_message("a", "user", "question")
         db.append_message("a", "assistant", "answer")
@@ -123,7 +123,7 @@ class TestConversation:
         assert replayed == ["question", "answer", "question", None, "question"]
 
     def test_ancestors_in_the_order_of_arrival(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 42: over all sessions, whatever their clocks say."""
+        """Behaviour 42: across all sessions, regardless of timestamps."""
         db.create_session("a", "cli")
         db.append_message("a", "user", "1")
         db.create_session("b", "cli", parent_session_id="a", edge_kind="branch")

@@ -14,7 +14,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.conformance.helpers import branch, compress, exchange, ids, session
 
-# Forgetting a person or a session: everything goes, and a receipt stays.
+# Erasure of a user or a session: everything is deleted, and a receipt stays.
 
 
 _WORD = "xylographer"
@@ -26,10 +26,10 @@ def _talk(db: SessionDB, session_id: str, user_id: str | None, text: str, **more
 
 
 class TestErasure:
-    """A person, a session, and what is left of them."""
+    """Erasure of users and sessions, and its receipts."""
 
     def test_a_person(self, db: SessionDB) -> None:
-        """Behaviour 105: with everything that belongs to their sessions; others miss nothing."""
+        """Behaviour 105: everything in their sessions is deleted; other sessions are unchanged."""
         _talk(db, "a1", "ann", f"my {_WORD}")
         db.set_session_title("a1", f"A {_WORD}")
         db.continue_session("a1", "a2", [{"role": "user", "content": f"{_WORD} so far"}])
@@ -49,7 +49,7 @@ class TestErasure:
         assert [session["id"] for session in db.list_sessions_rich()] == ["b1"]
 
     def test_a_session_with_its_lineage(self, db: SessionDB) -> None:
-        """A session takes branches and continuations along; its id is free again."""
+        """Branches and continuations are deleted with the session; its id can be used again."""
         _talk(db, "root", None, _WORD)
         _talk(db, "branch", None, _WORD, parent_session_id="root", edge_kind="branch")
         _talk(db, "other", None, "hello")
@@ -62,7 +62,7 @@ class TestErasure:
         assert db.get_messages("root") == []
 
     def test_one_who_holds_it_is_fenced_off(self, db: SessionDB) -> None:
-        """Behaviour 106: whoever is in the middle of a turn stores nothing more."""
+        """Behaviour 106: a running turn stores nothing more."""
         _talk(db, "s", "ann", _WORD)
         lease = db.take_lease("s", "somebody")
         Erasure(db.store).forget(Subject("user", "ann"))
@@ -73,7 +73,7 @@ class TestErasure:
         assert db.get_session("s") is None
 
     def test_a_plan_changes_nothing(self, db: SessionDB) -> None:
-        """It says what would go, and that of a stranger is empty."""
+        """The plan lists what would be deleted; it is empty for an unknown user."""
         _talk(db, "s", "ann", _WORD)
         plan = Erasure(db.store).plan(Subject("user", "ann"))
         assert plan.places["database"] == {"sessions": 1, "messages": 1}
@@ -82,7 +82,7 @@ class TestErasure:
         assert Erasure(db.store).plan(Subject("user", "nobody")).is_empty
 
     def test_receipts_can_be_asked_for(self, db: SessionDB) -> None:
-        """By whoever knows the id; a finished one is shown again as it is."""
+        """Any caller with the id can resume it; a finished one is returned unchanged."""
         _talk(db, "s", "ann", _WORD)
         erasure = Erasure(db.store)
         receipt = erasure.forget(Subject("user", "ann"))
@@ -96,7 +96,7 @@ class TestErasure:
 
 
 class TestDeletion:
-    """What is deleted leaves nothing behind, and takes nothing with it that is not its own."""
+    """Deletion removes everything of a session and nothing of others."""
 
     def test_an_unknown_session(self, db: SessionDB) -> None:
         """Behaviour 72: there is nothing to delete."""
@@ -121,7 +121,7 @@ class TestDeletion:
         assert db.delete_session("s") is False
 
     def test_a_new_session_under_an_old_id(self, db: SessionDB) -> None:
-        """Behaviour 72: starts from nothing."""
+        """Behaviour 72: the new session is empty."""
         db.create_session("s", "cli", model="m")
         question, _ = exchange(db, "s", "hi")
         db.append_message("s", "user", "x", external_id="e")
@@ -139,7 +139,7 @@ class TestDeletion:
         assert db.try_acquire_compression_lock("s", "b") is True
 
     def test_children_stay_without_a_parent(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 72: and stand in lists for themselves."""
+        """Behaviour 72: children stay, and are listed on their own."""
         db.create_session("s", "cli")
         db.create_session("child", "cli", parent_session_id="s")
         exchange(db, "child", "hi")
@@ -155,7 +155,7 @@ class TestDeletion:
         assert db.message_count("child") == 2
 
     def test_orphans_do_not_belong_to_a_later_session(self, db: SessionDB) -> None:
-        """Behaviour 72: a new session under the id of a deleted parent is a stranger to them."""
+        """Behaviour 72: a new session with the id of a deleted parent is not their parent."""
         db.create_session("s", "cli")
         db.create_session("fork", "cli", parent_session_id="s", edge_kind="branch")
         db.create_session("fork of fork", "cli", parent_session_id="fork", edge_kind="branch")
@@ -166,7 +166,7 @@ class TestDeletion:
         assert db.get_conversation_root("fork of fork") == "fork"
 
     def test_a_middle_of_a_chain(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 72: the thread falls into two."""
+        """Behaviour 72: the thread is split in two."""
         db.create_session("a", "cli")
         compress(db, clock, "a", "b")
         compress(db, clock, "b", "c")
@@ -192,14 +192,14 @@ class TestDeletion:
         assert session(db, "b1")["parent_session_id"] is None
 
     def test_several_sessions(self, db: SessionDB) -> None:
-        """Those that existed are counted, each once."""
+        """Existing sessions are counted once each."""
         for number in range(5):
             db.create_session(f"s{number}", "cli")
         assert db.delete_sessions(["s1", "missing", "s3", "s1"]) == 2
         assert {row["id"] for row in db.search_sessions()} == {"s0", "s2", "s4"}
 
     def test_a_large_session(self, db: SessionDB) -> None:
-        """It is gone when the call returns."""
+        """The session is deleted when the call returns."""
         db.create_session("s", "cli")
         db.create_session("other", "cli")
         db.append_message("other", "user", "kept")
@@ -250,6 +250,6 @@ class TestDeletion:
         assert all(file.exists() for file in kept)
 
     def test_a_folder_that_is_not_there(self, db: SessionDB, tmp_path: Path) -> None:
-        """Behaviour 73: files are an extra; the session goes all the same."""
+        """Behaviour 73: the session is deleted even if its files cannot be."""
         db.create_session("s", "cli")
         assert db.delete_session("s", sessions_dir=tmp_path / "missing") is True

@@ -1,4 +1,4 @@
-"""Fences: who holds a conversation writes to it, and nobody else."""
+"""Fences: only the holder of a conversation can write to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-#: Every verb that changes what a session "s" holds, whose first message is given.
+#: Every method that changes the transcript of session "s", given its first message.
 Change = Callable[[SessionDB, int, "int | None"], Any]
 CHANGES: dict[str, Change] = {
     "append": lambda db, _, fence: db.append_message("s", "user", "x", fence=fence),
@@ -54,11 +54,11 @@ def _state(db: SessionDB) -> Any:
 
 
 class TestFences:
-    """The token that holds a conversation is compared by the database, at every write."""
+    """The database compares the token of the holder at every write."""
 
     @every_change
     def test_the_holder_writes(self, db: SessionDB, change: Change) -> None:
-        """With the token, everything is as ever."""
+        """With the token, every write succeeds."""
         first = say(db, "s", "one", "two")[0]
         lease = db.take_lease("s", "a chat")
         before = _state(db)
@@ -67,7 +67,7 @@ class TestFences:
 
     @every_change
     def test_others_are_told_who_holds_it(self, db: SessionDB, change: Change) -> None:
-        """Without a token nothing is written, and the error says who, since when, what to do."""
+        """Without a token nothing is written; the error names holder, start and next step."""
         first = say(db, "s", "one", "two")[0]
         before = _state(db)
         lease = db.take_lease("s", "the gateway on host1")
@@ -81,7 +81,7 @@ class TestFences:
     @every_change
     @pytest.mark.parametrize("off", [-1, 1])
     def test_a_token_that_is_not_the_one(self, db: SessionDB, change: Change, off: int) -> None:
-        """An older or invented token is refused, whoever else holds the conversation."""
+        """An old or invented token is refused, regardless of the holder."""
         first = say(db, "s", "one", "two")[0]
         before = _state(db)
         lease = db.take_lease("s", "a chat")
@@ -97,7 +97,7 @@ class TestFences:
     def test_an_expired_lease_is_taken_away(
         self, db: SessionDB, clock: FrozenClock, change: Change
     ) -> None:
-        """A writer without a token goes on; the late holder is refused from then on."""
+        """A writer without a token succeeds; the late holder is refused afterwards."""
         first = say(db, "s", "one", "two")[0]
         lease = db.take_lease("s", "a chat", ttl=60)
         clock.advance(60)
@@ -111,7 +111,7 @@ class TestFences:
         assert db.take_lease("s", "another").token > lease.token
 
     def test_an_expired_lease_that_nobody_wanted(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Its holder goes on: nobody has written in between."""
+        """The expired holder can still write if no other process has written."""
         say(db, "s", "one")
         lease = db.take_lease("s", "a chat", ttl=60)
         clock.advance(3600)
@@ -122,7 +122,7 @@ class TestFences:
         assert contents(db.get_messages("s")) == ["one", "two"]
 
     def test_unknown_sessions(self, db: SessionDB) -> None:
-        """There is nothing to hold."""
+        """An unknown session cannot be held."""
         for fence in (None, 7):
             with pytest.raises(UnknownSession):
                 db.append_message("missing", "user", "x", fence=fence)
@@ -134,7 +134,7 @@ class TestFences:
         assert db.lease_of("missing") is None
 
     def test_titles_and_usage_are_not_fenced(self, db: SessionDB) -> None:
-        """Others may name and count a session; the transcript alone has one writer."""
+        """Others can set title and usage; only the transcript has a single writer."""
         say(db, "s", "one")
         db.take_lease("s", "a chat")
         assert db.set_session_title("s", "a title")
@@ -144,7 +144,7 @@ class TestFences:
 
 
 class TestHeldChains:
-    """A lease holds a session and its continuations, through every change of the family."""
+    """A lease covers a session and its continuations, whatever happens to the chain."""
 
     def test_a_continuation_is_held_with_it(self, db: SessionDB) -> None:
         """The same token writes to both; what others write is refused in both."""
@@ -164,7 +164,7 @@ class TestHeldChains:
             db.append_message(name, "user", "free again")
 
     def test_a_continuation_that_is_created(self, db: SessionDB, clock: FrozenClock) -> None:
-        """As agents do it that know no other verb; how the parent ended tells the kind."""
+        """As in agents without `continue_session`: the parent's end reason gives the edge kind."""
         say(db, "a", "one")
         lease = db.take_lease("a", "a chat")
         with pytest.raises(ConversationHeld):
@@ -174,7 +174,7 @@ class TestHeldChains:
         assert db.get_session("b") is None
 
     def test_taken_at_any_session_of_the_chain(self, db: SessionDB, clock: FrozenClock) -> None:
-        """It holds all of them."""
+        """The lease covers all of them."""
         say(db, "a", "one")
         compress(db, clock, "a", "b")
         compress(db, clock, "b", "c")
@@ -186,7 +186,7 @@ class TestHeldChains:
                 db.take_lease(name, "another")
 
     def test_branches_and_subagents_are_others(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Whoever holds the trunk holds no branch, and the other way round."""
+        """A lease on a session does not cover its branches, nor the reverse."""
         say(db, "a", "one")
         branch(db, clock, "a", "b")
         db.create_session("sub", "cli", parent_session_id="a", edge_kind="subagent")
@@ -203,7 +203,7 @@ class TestHeldChains:
     def test_what_is_held_does_not_join_another_chain(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """Until its lease is given back, or expired."""
+        """Refused until the lease is released or has expired."""
         say(db, "a", "one")
         say(db, "b", "two")
         lease = db.take_lease("b", "a chat", ttl=60)
@@ -217,7 +217,7 @@ class TestHeldChains:
 
     @pytest.mark.parametrize("gone", ["a", "b"])
     def test_nothing_is_taken_out_of_it(self, db: SessionDB, clock: FrozenClock, gone: str) -> None:
-        """Neither to the trash nor for good, unless the holder has not been heard of."""
+        """A held session is neither trashed nor deleted, unless its holder is gone."""
         say(db, "a", "one")
         compress(db, clock, "a", "b")
         db.create_session("free", "cli")
@@ -235,7 +235,7 @@ class TestHeldChains:
         db.append_message(left, "user", "free")
 
     def test_a_subagent_that_is_held_keeps_its_parent(self, db: SessionDB) -> None:
-        """It would go with it."""
+        """A held subagent protects its parent, which would delete it."""
         say(db, "a", "one")
         db.create_session("sub", "cli", parent_session_id="a", edge_kind="subagent")
         lease = db.take_lease("sub", "a worker")
@@ -247,7 +247,7 @@ class TestHeldChains:
     def test_the_trash_gives_back_what_belongs_to_it(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """A later part is held with the rest at once; a beginning waits until nobody holds it."""
+        """A later part is covered at once; an earlier one waits until the lease ends."""
         say(db, "a", "one")
         compress(db, clock, "a", "b")
         db.trash_sessions(["b"])
@@ -267,7 +267,7 @@ class TestHeldChains:
         assert db.take_lease("b", "a chat").token > lease.token
 
     def test_pruning_leaves_it_alone(self, db: SessionDB, clock: FrozenClock) -> None:
-        """However old, with the whole conversation; a holder who is gone does not count."""
+        """Held conversations are not pruned, whatever their age; expired leases do not count."""
         say(db, "a", "one")
         compress(db, clock, "a", "b")
         db.end_session("b", "done")
@@ -280,7 +280,7 @@ class TestHeldChains:
         assert db.prune_sessions(1) == 2
 
     def test_a_ghost_that_is_held(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Somebody is about to write to it; the others go."""
+        """A held ghost is kept, because a write is expected; the other is deleted."""
         for name in ("held", "ghost"):
             db.create_session(name, "tui")
             db.end_session(name, "done")
@@ -290,7 +290,7 @@ class TestHeldChains:
         db.append_message("held", "user", "mine", fence=lease.token)
 
     def test_an_import_leaves_it_alone(self, db: SessionDB) -> None:
-        """And says why; what else there is to import is imported."""
+        """It is skipped with a reason; the other sessions are imported."""
         say(db, "a", "one")
         short = db.export_session("a")
         db.append_message("a", "assistant", "two")
@@ -312,7 +312,7 @@ class TestHeldChains:
         assert contents(db.get_messages("a")) == ["one", "mine"]
 
     def test_a_name_that_is_used_again(self, db: SessionDB, clock: FrozenClock) -> None:
-        """A holder of the deleted session has no right to the new one."""
+        """A lease on the deleted session does not cover the new one."""
         say(db, "s", "one")
         old = db.take_lease("s", "a chat", ttl=1)
         clock.advance(1)

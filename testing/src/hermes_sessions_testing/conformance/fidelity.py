@@ -116,7 +116,7 @@ class TestFidelity:
 
     def test_ids(self, db: SessionDB, text: str) -> None:
         """Behaviour 100: a session can be found by every id, whole or in part."""
-        name = f"{short(text)}x"  # White space alone is no id.
+        name = f"{short(text)}x"  # White space alone is not a valid id.
         db.create_session(name, "cli")
         db.create_session("child", "cli", parent_session_id=name, edge_kind="branch")
         db.append_message(name, "user", "hi")
@@ -185,7 +185,7 @@ class TestFidelity:
         assert db.list_sessions_rich()[0]["preview"] == preview
 
     def test_exports(self, db: SessionDB, text: str) -> None:
-        """Behaviour 100: an export brings everything back."""
+        """Behaviour 100: an import of an export restores every text."""
         name = "s" + short(text)
         db.create_session(name, name, model=name, system_prompt=text, model_config={name: text})
         db.append_message(name, "user", text, external_id=name)

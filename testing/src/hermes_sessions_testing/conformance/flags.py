@@ -1,4 +1,4 @@
-"""Archive: threads that are kept and not shown."""
+"""Archive, pins and holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-# Holds: what is on hold is not deleted, by nobody.
+# Holds: a session on hold cannot be deleted.
 
 
 class TestHolds:
@@ -84,14 +84,14 @@ class TestHolds:
         assert db.restore_sessions(["leaf"]) == ["leaf"]
 
 
-# Pins: what is pinned is never pruned.
+# Pins: a pinned session is never pruned.
 
 
 class TestPins:
     """A pinned thread stays, with everything that belongs to its conversation."""
 
     def test_a_pin_and_its_end(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: it has a time, lists show it, and it can be taken back."""
+        """Behaviour 104: a pin has a time, appears in lists, and can be removed."""
         for name in ("a", "b"):
             clock.advance(1)
             db.create_session(name, "cli")
@@ -107,14 +107,14 @@ class TestPins:
         assert session(db, "a")["pinned_at"] is None
 
     def test_an_unknown_session(self, db: SessionDB) -> None:
-        """Behaviour 104: there is nothing to pin; what is in the trash is out of sight."""
+        """Behaviour 104: unknown and trashed sessions cannot be pinned."""
         assert db.set_session_pinned("missing") is False
         db.create_session("s", "cli")
         db.trash_sessions(["s"])
         assert db.set_session_pinned("s") is False
 
     def test_a_chain_is_pinned_as_a_whole(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: whichever member is named; what continues it is pinned, too."""
+        """Behaviour 104: any member pins the chain; later continuations are pinned, too."""
         db.create_session("root", "cli")
         compress(db, clock, "root", "middle")
         db.set_session_pinned("root")
@@ -128,7 +128,7 @@ class TestPins:
         assert session(db, "other")["pinned_at"] is None
 
     def test_pins_are_never_pruned(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: nor is any session of the same conversation."""
+        """Behaviour 104: a pin protects every session of the conversation from pruning."""
         for name in ("pinned", "root", "gone"):
             say(db, name, "x")
         branch(db, clock, "root", "branch")
@@ -146,7 +146,7 @@ class TestPins:
         assert db.message_count("pinned") == 1
 
     def test_a_pin_that_comes_late(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: what is pinned while others are pruned stays."""
+        """Behaviour 104: a session that is pinned during pruning stays."""
         for name in ("first", "second"):
             clock.advance(1)
             # Large enough to be pruned in a step of its own.
@@ -162,7 +162,7 @@ class TestPins:
         assert db.message_count("second") == 1001
 
     def test_ghosts(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: an empty session that is pinned is no ghost."""
+        """Behaviour 104: a pinned empty session is not a ghost."""
         for name in ("ghost", "kept"):
             db.create_session(name, "tui")
             db.end_session(name, "done")
@@ -172,7 +172,7 @@ class TestPins:
         assert db.get_session("kept") is not None
 
     def test_deleting_by_name(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 104: a pin does not stand against what is asked for; a restored one is back."""
+        """Behaviour 104: it can be deleted on request; a restored one is still pinned."""
         for name in ("a", "b"):
             say(db, name, "x")
             db.set_session_pinned(name)
@@ -182,7 +182,7 @@ class TestPins:
         assert db.delete_session("b") is True
 
     def test_exports_carry_pins(self, db: SessionDB) -> None:
-        """Behaviour 104: out and in again; an import pins, and never takes a pin away."""
+        """Behaviour 104: exports carry pins; an import adds pins and never removes one."""
         say(db, "s", "x")
         plain = db.export_all()
         db.set_session_pinned("s")
@@ -200,10 +200,10 @@ class TestPins:
 
 
 class TestArchive:
-    """An archived thread leaves lists and counts, and nothing else."""
+    """An archived thread disappears from lists and counts only."""
 
     def test_a_chain_is_archived_as_a_whole(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 96: whichever member is named, all vanish from list and count."""
+        """Behaviour 96: archiving any member hides the whole chain from lists and counts."""
         db.create_session("root", "cli")
         compress(db, clock, "root", "tip")
         db.create_session("other", "cli")
@@ -231,7 +231,7 @@ class TestArchive:
         assert session(db, "a")["archived_at"] is None
 
     def test_an_unknown_session(self, db: SessionDB) -> None:
-        """Behaviour 96: there is nothing to archive."""
+        """Behaviour 96: an unknown session cannot be archived."""
         assert db.set_session_archived("missing") is False
         assert db.set_session_archived("missing", archived=False) is False
 
@@ -253,7 +253,7 @@ class TestArchive:
     def test_a_continuation_of_an_archived_thread(
         self, db: SessionDB, clock: FrozenClock, by_activity: bool
     ) -> None:
-        """It belongs to the archived thread until somebody takes that out of the archive."""
+        """A continuation is archived with its thread until a user unarchives the thread."""
         db.create_session("root", "cli")
         db.set_session_archived("root")
         compress(db, clock, "root", "tip")

@@ -1,4 +1,4 @@
-"""Handles: several on one store, closed ones, and ones that only read."""
+"""Handles: several on one store, closed ones, and read-only ones."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ WRITES: dict[str, Callable[[SessionDB], Any]] = {
 
 
 def verbs(table: dict[str, Callable[[SessionDB], Any]]) -> pytest.MarkDecorator:
-    """Run a test once per verb of the table."""
+    """Run a test once per method of the table."""
     return pytest.mark.parametrize("verb", table.values(), ids=table)
 
 
@@ -114,7 +114,7 @@ class TestClosing:
         db.close()
 
     def test_a_handle_is_a_context(self, open_another: OpenStore) -> None:
-        """Behaviour 9: leaving it closes."""
+        """Behaviour 9: leaving the `with` block closes the handle."""
         with open_another() as handle:
             handle.create_session("s", "cli")
         with pytest.raises(StoreClosed):
@@ -122,14 +122,14 @@ class TestClosing:
 
     @verbs(READS | WRITES)
     def test_a_closed_handle(self, db: SessionDB, verb: Callable[[SessionDB], Any]) -> None:
-        """Every verb raises the same error, which callers of the documented API catch."""
+        """Every method raises the same error, which callers of the documented API catch."""
         db.close()
         with pytest.raises(StoreClosed) as raised:
             verb(db)
         assert "sqlite3.ProgrammingError" in bases_of(raised.value)
 
     def test_what_a_store_says_about_itself(self, db: SessionDB) -> None:
-        """Facts for people, by name."""
+        """`describe` returns the provider's name and other facts, by name."""
         facts = db.describe()
         assert facts["provider"] == db.provider.name
         assert all(isinstance(name, str) for name in facts)
@@ -141,7 +141,7 @@ class TestSecondHandle:
     def test_what_one_writes_the_other_reads(
         self, db: SessionDB, open_another: OpenStore, clock: FrozenClock
     ) -> None:
-        """At once, in both directions."""
+        """A write is visible in other handles at once, in both directions."""
         other = open_another()
         db.create_session("s", "cli")
         exchange(other, "s", "question", "answer")
@@ -157,7 +157,7 @@ class TestSecondHandle:
         assert db.get_meta("k") == "v"
 
     def test_closing_one_leaves_the_other(self, db: SessionDB, open_another: OpenStore) -> None:
-        """Each handle is closed for itself."""
+        """Closing one handle does not close others."""
         other = open_another()
         db.create_session("s", "cli")
         db.close()
@@ -169,7 +169,7 @@ class TestSecondHandle:
     def test_what_is_stored_outlives_every_handle(
         self, db: SessionDB, open_another: OpenStore
     ) -> None:
-        """A store is not its handles."""
+        """Data stays after the last handle is closed."""
         keeper = open_another()
         db.create_session("s", "cli")
         added = exchange(db, "s", "question", "answer")
@@ -181,7 +181,7 @@ class TestSecondHandle:
         assert reopened.append_message("s", "user", "more") > max(added)
 
     def test_limits_belong_to_a_handle(self, db: SessionDB, open_another: OpenStore) -> None:
-        """What one handle would refuse, another one wrote, and both can read."""
+        """A message above one handle's limit can be written by another handle and read by both."""
         limited = open_another(max_message_bytes=100)
         db.create_session("s", "cli")
         db.append_message("s", "user", "x" * 1_000)
@@ -189,7 +189,7 @@ class TestSecondHandle:
 
 
 class TestReadOnly:
-    """A handle that reads cannot write."""
+    """A read-only handle cannot write."""
 
     @verbs(READS)
     def test_reading(
@@ -222,7 +222,7 @@ class TestReadOnly:
         assert (session(db, "s"), db.export_all(), db.session_count()) == before
 
     def test_a_reader_sees_what_others_write(self, db: SessionDB, open_another: OpenStore) -> None:
-        """Behaviour 102: now, not as of when it was opened."""
+        """Behaviour 102: it sees current data, not a snapshot of when it was opened."""
         db.create_session("s", "cli")
         reader = open_another(read_only=True)
         exchange(db, "s", "question", "answer")

@@ -1,4 +1,4 @@
-"""Handoff: a session goes on at another platform, and one alone takes it there."""
+"""Handoff: a session continues on another platform, claimed by one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TestHandoff:
     """States: none, pending, running, completed, failed."""
 
     def test_from_request_to_end(self, db: SessionDB) -> None:
-        """Behaviours 80 and 81: each step is seen by everybody."""
+        """Behaviours 80 and 81: every handle sees each step."""
         db.create_session("s", "cli")
         assert db.get_handoff_state("s") == NOTHING
         assert db.request_handoff("s", "telegram") is True
@@ -48,7 +48,7 @@ class TestHandoff:
 
     @pytest.mark.parametrize("failed", [True, False])
     def test_asked_for_again(self, db: SessionDB, failed: bool) -> None:
-        """Behaviour 80: after its end, however it ended; an old error is gone."""
+        """Behaviour 80: it can be requested again after its end; its error is cleared."""
         db.create_session("s", "cli")
         db.request_handoff("s", "telegram")
         db.claim_handoff("s")
@@ -77,14 +77,14 @@ class TestHandoff:
         assert state["error"] == "é" * 500
 
     def test_claimed_without_a_request(self, db: SessionDB) -> None:
-        """There is nothing to claim, nor twice."""
+        """Only a pending handoff can be claimed, and only once."""
         db.create_session("s", "cli")
         assert db.claim_handoff("s") is False
         db.request_handoff("s", "telegram")
         assert [db.claim_handoff("s"), db.claim_handoff("s")] == [True, False]
 
     def test_one_of_many_claims_it(self, db: SessionDB) -> None:
-        """Behaviour 80: all others are told so; the same with requests."""
+        """Behaviour 80: one claim wins, the others return False; the same for requests."""
         db.create_session("s", "cli")
         asked = at_once(lambda number: db.request_handoff("s", f"platform {number}"))
         assert sorted(asked) == [False] * (THREADS - 1) + [True]
@@ -95,7 +95,7 @@ class TestHandoff:
         assert sorted(claimed) == [False] * (THREADS - 1) + [True]
 
     def test_the_oldest_first(self, db: SessionDB, clock: FrozenClock) -> None:
-        """By their start, whenever they were asked for; what is in the trash waits there."""
+        """Ordered by session start; trashed sessions are not listed."""
         for name in ("a", "b", "c", "d"):
             db.create_session(name, "cli")
             clock.advance(1)
@@ -107,7 +107,7 @@ class TestHandoff:
         assert db.claim_handoff("b") is False
 
     def test_unknown_sessions(self, db: SessionDB) -> None:
-        """Behaviour 81: they are not handed to anybody."""
+        """Behaviour 81: they have no handoff."""
         assert db.request_handoff("missing", "telegram") is False
         assert db.claim_handoff("missing") is False
         assert db.get_handoff_state("missing") is None
@@ -117,7 +117,7 @@ class TestHandoff:
 
     @pytest.mark.parametrize("platform", ["", None, 7])
     def test_a_platform_is_named(self, db: SessionDB, platform: str) -> None:
-        """Where else should it go?"""
+        """A target platform is required."""
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput, match="platform"):
             db.request_handoff("s", platform)

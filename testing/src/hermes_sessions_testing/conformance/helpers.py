@@ -1,4 +1,4 @@
-"""Short words for what many tests do, and for what they look at."""
+"""Helpers of the conformance tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 
-# What the summary columns of a session must say, worked out anew from its messages.
+# The expected summary columns of a session, computed from its messages.
 
 
 def summary_of(messages: Sequence[Record], started_at: float) -> Record:
@@ -23,7 +23,7 @@ def summary_of(messages: Sequence[Record], started_at: float) -> Record:
 
 
 def assert_summary_is_true(db: SessionDB, session_id: str) -> None:
-    """Compare what every reader says about a session with its messages in force."""
+    """Compare the summaries of a session in every reader with its active messages."""
     stored = session(db, session_id)
     expected = summary_of(db.get_messages(session_id), stored["started_at"])
     listed = {
@@ -68,7 +68,7 @@ def exchange(db: SessionDB, session_id: str, question: str, answer: str = "ok") 
 
 
 def say(db: SessionDB, session_id: str, *texts: Any, **options: Any) -> list[int]:
-    """Create a session in which user and assistant say this in turn; return the messages' ids.
+    """Create a session in which user and assistant say *texts* in turn; return the message ids.
 
     *options* are those of `SessionDB.create_session`, and ``title``.
     """
@@ -83,7 +83,7 @@ def say(db: SessionDB, session_id: str, *texts: Any, **options: Any) -> list[int
 
 
 def found(db: SessionDB, query: str, **options: Any) -> list[str]:
-    """Return what a query finds as it is asked, in order: the texts, if they are short.
+    """Return the snippets that a query finds without relaxation, in order.
 
     *options* are those of `SessionDB.search`.
     """
@@ -92,7 +92,7 @@ def found(db: SessionDB, query: str, **options: Any) -> list[str]:
 
 
 def unmarked(snippet: str) -> str:
-    """Return a snippet without the marks around the matches."""
+    """Return a snippet without the markers around matches."""
     return snippet.replace(">>>", "").replace("<<<", "")
 
 
@@ -116,19 +116,19 @@ def _succeed(
 
 
 def session(db: SessionDB, session_id: str) -> Record:
-    """Return a session that must be there."""
+    """Return a session that must exist."""
     found = db.get_session(session_id)
     assert found is not None, f"{session_id!r} is missing"
     return found
 
 
 def contents(messages: Iterable[Record]) -> list[Any]:
-    """Return what was said."""
+    """Return the contents of messages."""
     return [message["content"] for message in messages]
 
 
 def ids(rows: Iterable[Record]) -> list[Any]:
-    """Return who is in a list, in its order."""
+    """Return the ids of rows, in order."""
     return [row["id"] for row in rows]
 
 

@@ -19,7 +19,7 @@ from hermes_sessions_testing.conformance.helpers import (
 
 
 class TestIdempotency:
-    """The caller's own id of a message decides, within its session."""
+    """A message is identified by the caller's own id within its session."""
 
     def test_one_message_twice(self, db: SessionDB, clock: FrozenClock) -> None:
         """The second append returns the id of the first and changes nothing."""
@@ -47,7 +47,7 @@ class TestIdempotency:
         assert_summary_is_true(db, "s")
 
     def test_a_batch_that_grew(self, db: SessionDB) -> None:
-        """Only what is new is stored; the ids come in the order of the batch."""
+        """Only new messages are stored; ids are returned in the order of the batch."""
         db.create_session("s", "telegram")
         first = db.append_message("s", "user", "0", external_id="m-0")
         added = db.append_messages(
@@ -63,7 +63,7 @@ class TestIdempotency:
         assert_summary_is_true(db, "s")
 
     def test_duplicates_within_a_batch(self, db: SessionDB) -> None:
-        """The first one counts."""
+        """The first message wins."""
         db.create_session("s", "telegram")
         added = db.append_messages(
             "s",
@@ -103,7 +103,7 @@ class TestIdempotency:
         assert db.has_external_id("missing", "m-1") is False
 
     def test_a_rewound_message_is_not_sent_again(self, db: SessionDB) -> None:
-        """Taking something back does not make a retry of the platform new."""
+        """A rewound message is still recognised as a duplicate."""
         db.create_session("s", "telegram")
         first = db.append_message("s", "user", "hi", external_id="m-1")
         db.rewind_to_message("s", first)
@@ -112,7 +112,7 @@ class TestIdempotency:
         assert_summary_is_true(db, "s")
 
     def test_cleared_messages_may_come_again(self, db: SessionDB) -> None:
-        """What was deleted is not remembered."""
+        """Ids of deleted messages can be used again."""
         db.create_session("s", "telegram")
         db.append_message("s", "user", "hi", external_id="m-1")
         db.clear_messages("s")
@@ -123,7 +123,7 @@ class TestIdempotency:
 
     @pytest.mark.parametrize("external_id", [["m"], {"m": 1}, b"m"])
     def test_an_external_id_is_text(self, db: SessionDB, external_id: Any) -> None:
-        """What cannot be compared is refused."""
+        """An id of the wrong type is refused."""
         db.create_session("s", "telegram")
         with pytest.raises(InvalidInput):
             db.append_message("s", "user", "hi", external_id=external_id)
@@ -131,10 +131,10 @@ class TestIdempotency:
 
 
 class TestIdempotencyAcrossHandles:
-    """What one process stored, another does not store again."""
+    """A message stored by one handle is a duplicate for another."""
 
     def test_another_handle(self, db: SessionDB, open_another: OpenStore) -> None:
-        """The retry may come from anywhere."""
+        """A retry can come through any handle."""
         other = open_another()
         db.create_session("s", "telegram")
         first = db.append_message("s", "user", "hi", external_id="m-1")

@@ -1,4 +1,4 @@
-"""Ids: what may be one, and how a part of one is resolved."""
+"""Ids: valid ids, and resolving prefixes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_sessions_testing.conformance.helpers import bases_of, session
 
 
 class TestIds:
-    """Ids are compared exactly; prefixes forgive the case of ASCII letters."""
+    """Ids are compared exactly; prefixes ignore the case of ASCII letters."""
 
     def test_a_unique_prefix_is_enough(self, db: SessionDB) -> None:
         """Behaviour 26: one match resolves; none or several do not; an exact id always does."""
@@ -48,7 +48,7 @@ class TestIds:
         assert db.find_session_ids(f"2025030{wildcard}") == []
 
     def test_an_empty_prefix_is_nobody(self, db: SessionDB) -> None:
-        """Nothing typed means nothing found, even with a single session stored."""
+        """An empty prefix resolves to None, even with a single session."""
         db.create_session("only", "cli")
         assert db.resolve_session_id("") is None
 
@@ -74,7 +74,7 @@ class TestIds:
             assert [m["content"] for m in db.get_messages(name)] == [f"I am {name!r}"]
 
     def test_any_text_may_be_an_id(self, db: SessionDB) -> None:
-        """Agents bring ids of their own."""
+        """Agents use their own ids."""
         for name in ("agent:main:telegram:dm:123", "日本語 🎉", "a/b\\c", "'; --", "שלום", "$1"):
             assert db.create_session(name, "cli") == name
             assert session(db, name)["id"] == name
@@ -90,7 +90,7 @@ class TestIds:
             assert db.resolve_session_id(letter * 10) == name
 
     def test_characters_that_are_stored_as_several(self, db: SessionDB) -> None:
-        """What the databases see of an id counts: lone surrogates and NUL are five characters."""
+        """The encoded length counts: lone surrogates and NUL take five characters."""
         longest = "\ud800" * (MAX_ID_LENGTH // 5) + "x"
         db.create_session(longest, "cli")
         db.append_message(longest, "user", "hi", external_id=longest)
@@ -104,7 +104,7 @@ class TestIds:
         "name", ["語" * (MAX_ID_LENGTH + 1), "\x00" * (MAX_ID_LENGTH // 5 + 1)]
     )
     def test_names_that_are_too_long(self, db: SessionDB, name: str) -> None:
-        """The bound of ids holds for everything that is looked up by name."""
+        """The limit applies to everything that is looked up by name."""
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput):
             db.create_session(name, "cli")

@@ -1,4 +1,4 @@
-"""Exchange: sessions going out as plain records, and coming in again."""
+"""Export and import of sessions as plain records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def through_json(records: Sequence[Mapping[str, Any]]) -> list[Record]:
 
 
 class TestExport:
-    """An export is everything, as plain values."""
+    """An export contains everything, as plain values."""
 
     def test_one_session(self, db: SessionDB) -> None:
         """Behaviour 78: the session record with its messages; None for an unknown one."""
@@ -123,13 +123,13 @@ class TestExport:
 
 
 class TestImport:
-    """An import brings back what an export carried, once."""
+    """An import restores an export, once."""
 
     @pytest.mark.parametrize("blank", ["", "  ", "\t"])
     def test_blank_ids_of_old_come_back(
         self, db: SessionDB, clock: FrozenClock, blank: str
     ) -> None:
-        """No session gets a blank id any more; one that is stored can be used and moved."""
+        """New sessions cannot have a blank id; a stored one can be used and imported."""
         db.create_session("s", "cli")
         exchange(db, "s", "question", "answer")
         compress(db, clock, "s", "child")
@@ -171,7 +171,7 @@ class TestImport:
         assert db.export_all() == before
 
     def test_importing_again(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 98: what is there already is skipped."""
+        """Behaviour 98: existing sessions are skipped."""
         a_rich_store(db, clock)
         before = db.export_all()
         for _ in range(2):
@@ -200,7 +200,7 @@ class TestImport:
         ids=lambda bad: repr(bad)[:40],
     )
     def test_one_bad_session(self, db: SessionDB, bad: Any) -> None:
-        """Behaviour 98: refuses all of them and says which and why."""
+        """Behaviour 98: one invalid id refuses the import; the error names it and the reason."""
         message = {"role": "user", "content": "hi", "timestamp": 1.0}
         good = {"id": "good", "source": "cli", "started_at": 1.0, "messages": [message]}
         report = db.import_sessions([good, bad])
@@ -234,7 +234,7 @@ class TestImport:
         assert contents(db.get_messages("s")) == ["1", "2", "3", "4"]
 
     def test_another_session_under_the_same_id(self, db: SessionDB) -> None:
-        """It is left alone, and reported."""
+        """It is left unchanged and reported."""
         db.create_session("s", "cli")
         exchange(db, "s", "mine", "yes")
         before = db.export_all()
@@ -259,7 +259,7 @@ class TestImport:
         assert db.get_session_title("s") == "Plan #2"
 
     def test_ids_of_messages(self, db: SessionDB) -> None:
-        """Messages that come in never take the place of others, and new ones come after."""
+        """Imported messages never replace others, and later appends come after them."""
         db.create_session("s", "cli")
         exchange(db, "s", "mine")
         exported = db.export_all()
@@ -273,7 +273,7 @@ class TestImport:
         assert added == max(everything)
 
     def test_records_of_the_documented_shape(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Documented columns alone are enough; what is missing has a default."""
+        """The documented columns are sufficient; others get defaults."""
         report = db.import_sessions(
             [
                 {
@@ -307,7 +307,7 @@ class TestImport:
         assert session(db, "bare")["source"] == "unknown"
 
     def test_lineages_that_make_no_sense(self, db: SessionDB) -> None:
-        """An unknown parent is left out, a circle is cut; nothing is lost."""
+        """Unknown parents are dropped and cycles are broken; no session is lost."""
         report = db.import_sessions(
             [
                 {"id": "a", "source": "cli", "started_at": 1.0, "parent_session_id": "b"},
@@ -322,7 +322,7 @@ class TestImport:
         assert ids(db.list_conversation("a")) == ["a", "b"]
 
     def test_a_session_in_the_trash(self, db: SessionDB) -> None:
-        """An import does not bring it back behind its owner's back, nor lose it."""
+        """An import neither restores a trashed session nor loses it."""
         db.create_session("s", "cli")
         exchange(db, "s", "question")
         exported = db.export_all()
@@ -334,12 +334,12 @@ class TestImport:
         assert db.export_all() == exported
 
     def test_nothing_to_import(self, db: SessionDB) -> None:
-        """Nothing comes of nothing."""
+        """Importing an empty list changes nothing."""
         report = db.import_sessions([])
         assert (report["ok"], report["imported"], report["errors"]) == (True, 0, [])
 
     def test_many_sessions(self, db: SessionDB) -> None:
-        """More than one transaction holds."""
+        """An import larger than one transaction."""
         records = [
             {
                 "id": f"s{number:03}",
@@ -365,7 +365,7 @@ class TestImportLimits:
     """An import obeys the limits of its handle."""
 
     def test_a_message_over_the_limit(self, db: SessionDB, open_another: OpenStore) -> None:
-        """It refuses the import before anything is written."""
+        """An oversized message refuses the import before any write."""
         limited = open_another(max_message_bytes=1_000)
         message = {"role": "user", "content": "x" * 2_000, "timestamp": 1.0}
         report = limited.import_sessions(

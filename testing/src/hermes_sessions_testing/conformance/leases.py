@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, for a limited time, with a token that nobody else ever had."""
+"""Leases: one holder at a time, for a limited time, with a unique token."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hermes_sessions_testing.conformance.helpers import contents, say
 
 
 class TestCompressionLocks:
-    """The right to compact is exclusive, renewable and ends by itself."""
+    """The compression lock is exclusive, can be renewed, and expires."""
 
     def test_one_holder(self, db: SessionDB) -> None:
-        """Behaviour 94: the second holder waits, the first may ask again."""
+        """Behaviour 94: a second holder is refused, the first can acquire it again."""
         db.create_session("s", "cli")
         assert db.get_compression_lock_holder("s") is None
         assert db.try_acquire_compression_lock("s", "a") is True
@@ -35,7 +35,7 @@ class TestCompressionLocks:
         assert db.get_compression_lock_holder("s") == "a"
 
     def test_locks_of_different_sessions(self, db: SessionDB) -> None:
-        """Behaviour 94: one does not know of the other."""
+        """Behaviour 94: locks of different sessions are independent."""
         for name in ("s", "t"):
             db.create_session(name, "cli")
         assert db.try_acquire_compression_lock("s", "a") is True
@@ -43,7 +43,7 @@ class TestCompressionLocks:
         assert db.get_compression_lock_holder("t") == "b"
 
     def test_an_expired_lock_is_free(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 94: whoever died does not block for ever."""
+        """Behaviour 94: the lock of a dead holder expires."""
         db.create_session("s", "cli")
         assert db.try_acquire_compression_lock("s", "a", ttl_seconds=60) is True
         clock.advance(59)
@@ -55,7 +55,7 @@ class TestCompressionLocks:
         assert db.get_compression_lock_holder("s") == "b"
 
     def test_the_lock_of_a_process_that_ended_is_free(self, db: SessionDB) -> None:
-        """At once, where the name of the holder tells that it has ended on this host."""
+        """At once if the holder's name shows that its process has ended on this host."""
         db.create_session("s", "cli")
         for ended in ended_processes():
             assert db.try_acquire_compression_lock("s", f"a chat {ended}") is True
@@ -69,7 +69,7 @@ class TestCompressionLocks:
             assert db.release_compression_lock("s", f"a chat {alive}") is True
 
     def test_asking_again_extends(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 94: so does a refresh, for a compaction that takes long."""
+        """Behaviour 94: a refresh extends the lock for a long compaction."""
         db.create_session("s", "cli")
         db.try_acquire_compression_lock("s", "a", ttl_seconds=60)
         clock.advance(50)
@@ -100,10 +100,10 @@ class TestCompressionLocks:
 
 
 class TestLeases:
-    """The right to run turns on a conversation."""
+    """Exclusive leases on conversations."""
 
     def test_taken_and_given_back(self, db: SessionDB, clock: FrozenClock) -> None:
-        """While it is held, everybody can see by whom."""
+        """Every handle sees who holds a lease."""
         say(db, "s", "one")
         assert db.lease_of("s") is None
         lease = db.take_lease("s", Holder("p1", "the gateway"), ttl=60)
@@ -115,7 +115,7 @@ class TestLeases:
         assert db.lease_of("s") is None
 
     def test_one_holder(self, db: SessionDB, clock: FrozenClock) -> None:
-        """The second is told who has it, also when it is the first again."""
+        """A second request raises an error with the holder, also for the same holder."""
         say(db, "s", "one")
         db.take_lease("s", "a chat", ttl=60)
         clock.advance(59)
@@ -124,7 +124,7 @@ class TestLeases:
                 db.take_lease("s", words)
 
     def test_an_expired_lease_is_taken_over(self, db: SessionDB, clock: FrozenClock) -> None:
-        """From then on the first holder can neither write, nor renew it, nor give it back."""
+        """Afterwards the first holder can neither write, renew nor release."""
         say(db, "s", "one")
         old = db.take_lease("s", "a chat", ttl=60)
         clock.advance(60)
@@ -143,7 +143,7 @@ class TestLeases:
         assert contents(db.get_messages("s")) == ["one", "mine"]
 
     def test_renewing_extends(self, db: SessionDB, clock: FrozenClock) -> None:
-        """The token stays the same, through continuations, too."""
+        """A renewal keeps the token, also across continuations."""
         say(db, "s", "one")
         lease = db.take_lease("s", "a chat", ttl=60)
         db.continue_session("s", "t", fence=lease.token)
@@ -158,7 +158,7 @@ class TestLeases:
     def test_a_clock_that_is_put_back_keeps_no_dead_holder(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """It would hold the conversation until its old time comes again."""
+        """Otherwise the lease would last until the old time is reached again."""
         db.create_session("s", source="cli")
         gone = db.take_lease("s", "the first", ttl=60)
         clock.advance(3600)
@@ -173,7 +173,7 @@ class TestLeases:
     def test_a_clock_that_is_put_back_takes_nothing_from_the_living(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """A little, it is not noticed; after more, whoever is alive says so before others come."""
+        """A small clock jump has no effect; after a larger one, a live holder can renew first."""
         db.create_session("s", source="cli")
         lease = db.take_lease("s", "the first", ttl=60)
         clock.advance(-50)
@@ -215,7 +215,7 @@ class TestLeases:
 
     @pytest.mark.parametrize("ttl", [0, -1, float("inf"), float("nan"), True, "60"])
     def test_how_long(self, db: SessionDB, ttl: float) -> None:
-        """Some time, and not for ever."""
+        """The duration must be positive and finite."""
         say(db, "s", "one")
         with pytest.raises(InvalidInput, match="seconds above 0"):
             db.take_lease("s", "a chat", ttl=ttl)
@@ -224,7 +224,7 @@ class TestLeases:
         assert db.lease_of("s") is None
 
     def test_sessions_in_the_trash(self, db: SessionDB) -> None:
-        """Cannot be held; a lease that was given back does not come back with them."""
+        """Trashed sessions cannot be held; a released lease does not return on restore."""
         say(db, "s", "one")
         lease = db.take_lease("s", "a chat")
         db.release_lease(lease)
@@ -267,7 +267,7 @@ class TestHoldersThatEnded:
     """A process of this host that was killed holds nothing, however long its lease lasts."""
 
     def test_its_lease_is_free(self, db: SessionDB) -> None:
-        """For the next holder, whose token is a new one."""
+        """The next holder gets a new token."""
         say(db, "s", "one")
         for ended in ended_processes():
             old = db.take_lease("s", Holder(ended, "a chat"), ttl=3600)
@@ -281,7 +281,7 @@ class TestHoldersThatEnded:
             db.release_lease(new)
 
     def test_writes_without_a_lease(self, db: SessionDB) -> None:
-        """They are stored, and what ends or removes the conversation is done."""
+        """Writes without a token succeed, as do ending and deleting the conversation."""
         for number, ended in enumerate(ended_processes()):
             name = f"s{number}"
             say(db, name, "one")
@@ -292,7 +292,7 @@ class TestHoldersThatEnded:
             assert db.delete_session(name)
 
     def test_nothing_is_taken_from_the_living(self, db: SessionDB) -> None:
-        """Nor from those of whom nothing is known here."""
+        """Nor from processes that this host cannot check."""
         say(db, "s", "one")
         for alive in processes_that_may_live():
             lease = db.take_lease("s", Holder(alive, "a chat"), ttl=60)
@@ -313,7 +313,7 @@ class TestHoldersThatEnded:
             db.release_lease(lease)
 
     def test_whose_lease_it_is(self, db: SessionDB) -> None:
-        """A holder that names no process gets the one that asks; people need not see it."""
+        """A holder without a process id gets the caller's; it is not shown to users."""
         say(db, "s", "one")
         lease = db.take_lease("s", "a chat")
         held = db.lease_of("s")
@@ -322,10 +322,10 @@ class TestHoldersThatEnded:
 
 
 class TestLeasesAtOnce:
-    """Many at once want the same conversation."""
+    """Many threads request the same conversation at once."""
 
     def test_one_gets_it(self, db: SessionDB, open_another: OpenStore) -> None:
-        """All others are told."""
+        """One gets the lease; the others get an error."""
         say(db, "s", "one")
         handles = [open_another() for _ in range(THREADS)]
 
@@ -342,7 +342,7 @@ class TestLeasesAtOnce:
     def test_no_write_of_the_old_holder_follows_the_take_over(
         self, db: SessionDB, clock: FrozenClock, open_another: OpenStore
     ) -> None:
-        """What the old holder has written, the new one sees at once; after that comes nothing."""
+        """The new holder sees every write of the old one, which can write no more."""
         say(db, "s", "one")
         for round_ in range(4):
             old = db.take_lease("s", "old", ttl=60)
@@ -360,7 +360,7 @@ class TestLeasesAtOnce:
                         return number
                     if number == 3:
                         begun.set()
-                raise AssertionError("nobody stopped the old holder")
+                raise AssertionError("the old holder was never refused")
 
             with ThreadPoolExecutor(1) as pool:
                 writing = pool.submit(write)
@@ -384,7 +384,7 @@ class TestLeasesAtOnce:
         assert sorted(contents(db.get_messages("s"))[1:]) == [f"m{n}" for n in range(THREADS)]
 
     def test_taking_while_it_is_continued(self, db: SessionDB, open_another: OpenStore) -> None:
-        """Whichever comes first, the lease holds all of the chain, or the continuation is late."""
+        """Either the lease covers the whole chain, or the continuation is refused."""
         for round_ in range(5):
             head = f"s{round_}"
             say(db, head, "one")

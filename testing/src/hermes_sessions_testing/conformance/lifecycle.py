@@ -25,7 +25,7 @@ DOCUMENTED_COLUMNS = (
 
 
 class TestLifecycle:
-    """Sessions come into being once, end once, and can be opened again."""
+    """Sessions are created once, end once, and can be reopened."""
 
     def test_a_new_session_has_the_documented_columns(
         self, db: SessionDB, clock: FrozenClock
@@ -64,7 +64,7 @@ class TestLifecycle:
             assert session(db, session_id)["source"] == source
 
     def test_creating_again_keeps_the_first_values(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 1: the second create changes nothing and returns the id all the same."""
+        """Behaviour 1: a second create changes nothing and returns the id."""
         assert db.create_session("s", "cli", model="first") == "s"
         before = session(db, "s")
         clock.advance(60)
@@ -72,7 +72,7 @@ class TestLifecycle:
         assert session(db, "s") == before
 
     def test_creating_again_keeps_messages_title_and_end(self, db: SessionDB) -> None:
-        """Behaviour 1: nothing that happened since is undone."""
+        """Behaviour 1: later changes are kept."""
         db.create_session("s", "cli")
         db.append_message("s", "user", "hi")
         db.set_session_title("s", "T")
@@ -151,13 +151,13 @@ class TestLifecycle:
         assert db.get_session("missing") is None
 
     def test_no_such_session(self, db: SessionDB) -> None:
-        """Behaviour 8: an id that nobody created gives None, whatever it looks like."""
+        """Behaviour 8: an unknown id returns None, whatever it looks like."""
         db.create_session("s", "cli")
         for unknown in ("missing", "S", "s ", " s", "", "%", "s\x00", "ſ"):
             assert db.get_session(unknown) is None
 
     def test_values_that_were_missing_are_filled_in(self, db: SessionDB) -> None:
-        """Behaviour 91: a later create adds what the first one did not know."""
+        """Behaviour 91: a later create fills in missing values."""
         db.create_session("p", "cli")
         db.create_session("s", "gateway")
         db.create_session(
@@ -232,7 +232,7 @@ class TestLifecycle:
     def test_an_accidental_end_becomes_a_reset(
         self, db: SessionDB, clock: FrozenClock, reason: str
     ) -> None:
-        """Behaviour 101: only ends that nobody asked for are promoted, and only once."""
+        """Behaviour 101: only accidental ends are promoted, and only once."""
         db.create_session("s", "telegram")
         assert db.promote_to_session_reset("s") is False
         ended_at = clock.advance(5)

@@ -20,7 +20,7 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-# Continuations: a session goes on under a new id, with a summary instead of its messages.
+# Continuations: a session continues under a new id, with a summary instead of its messages.
 
 
 class TestContinuation:
@@ -55,7 +55,7 @@ class TestContinuation:
         assert [row["id"] for row in db.list_sessions_rich()] == ["c"]
 
     def test_only_the_newest_can_be_continued(self, db: SessionDB) -> None:
-        """And only under a new id; nothing was changed otherwise."""
+        """Only under a new id; a refused call changes nothing."""
         db.create_session("a", "cli")
         db.create_session("x", "cli")
         db.continue_session("a", "b")
@@ -99,11 +99,11 @@ def kind_of(db: SessionDB, session_id: str) -> str | None:
 
 
 class TestLineage:
-    """Edges are facts that were stored, never guesses from clocks."""
+    """Edge kinds are stored, never inferred from timestamps."""
 
     @pytest.mark.parametrize("kind", ["compression", "branch", "subagent"])
     def test_a_child_is_its_parents_users(self, db: SessionDB, kind: str) -> None:
-        """Whose words a session continues must see it; a stated user counts."""
+        """A continuation belongs to its parent's user unless a user is given."""
         anna = Scope(user_id="anna")
         db.create_session("a", "telegram", user_id="anna")
         db.create_session("child", "telegram", parent_session_id="a", edge_kind=kind)
@@ -123,7 +123,7 @@ class TestLineage:
     def test_a_child_that_may_be_somebody_elses(
         self, db: SessionDB, source: str, kind: str | None
     ) -> None:
-        """The same id may be another person on another platform: nobody is assumed."""
+        """The same id can be another user on another platform, so no user is assumed."""
         db.create_session("a", "telegram", user_id="7")
         db.create_session("b", source, parent_session_id="a", edge_kind=kind)
         db.create_session("late", source)
@@ -133,7 +133,7 @@ class TestLineage:
     def test_a_compressed_thread_stays_in_its_users_list(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """Agents do not repeat whose session it is when they compress it."""
+        """Agents do not repeat the user when they compress a session."""
         db.create_session("a", "telegram", user_id="anna")
         compress(db, clock, "a", "b", source="telegram")
         assert ids(db.list_sessions_rich(scope=Scope(user_id="anna"))) == ["b"]
@@ -180,7 +180,7 @@ class TestLineage:
         assert db.resolve_resume_session_id("e1") == "e1"
 
     def test_resuming_a_compressed_session(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 53: goes on where the conversation is now."""
+        """Behaviour 53: resuming continues at the tip."""
         db.create_session("a", "cli")
         exchange(db, "a", "old")
         compress(db, clock, "a", "b")
@@ -220,7 +220,7 @@ class TestLineage:
         assert kinds == ["compression", "branch", None, "subagent", "branch", None]
 
     def test_clocks_do_not_matter(self, db: SessionDB, clock: FrozenClock) -> None:
-        """A continuation that seems to start before its parent's end is one all the same."""
+        """A continuation may start before its parent's end."""
         db.create_session("a", "cli")
         db.end_session("a", "compression")
         clock.advance(-3600)
@@ -276,7 +276,7 @@ class TestLineage:
         assert db.get_compression_tip("a") == "b"
 
     def test_no_circles_through_the_trash(self, db: SessionDB) -> None:
-        """Nor when the link between is out of sight, whoever makes the edge."""
+        """Nor through a trashed session, however the edge is created."""
         db.create_session("a", "cli")
         db.create_session("b", "cli", parent_session_id="a", edge_kind="branch")
         db.create_session("c", "cli", parent_session_id="b", edge_kind="branch")
@@ -288,7 +288,7 @@ class TestLineage:
         assert db.get_conversation_root("c") == "a"
 
     def test_rival_continuations(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Two agents compressed the same session: the newer goes on, in tip and in lists."""
+        """After two compressions of one session, the newer one is the tip, also in lists."""
         db.create_session("a", "cli")
         compress(db, clock, "a", "older")
         clock.advance(1)
@@ -299,7 +299,7 @@ class TestLineage:
         assert ids(db.list_sessions_rich()) == ["newer"]
 
     def test_late_messages_to_a_superseded_session(self, db: SessionDB, clock: FrozenClock) -> None:
-        """They are stored where they were sent, and bring the thread up in lists."""
+        """They are stored in the addressed session, and move the thread up in lists."""
         db.create_session("a", "cli")
         exchange(db, "a", "question")
         compress(db, clock, "a", "b")
@@ -315,7 +315,7 @@ class TestLineage:
     def test_taking_back_keeps_what_a_late_message_raised(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """A thread is as recent as its most recent part, whatever is taken back in another."""
+        """The newest part determines the thread's activity, whatever is rewound in another."""
         db.create_session("a", "cli")
         exchange(db, "a", "question")
         compress(db, clock, "a", "b")

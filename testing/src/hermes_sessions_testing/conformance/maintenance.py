@@ -1,4 +1,4 @@
-"""Maintenance: the housekeeping that programs run at start, and giving back space."""
+"""Maintenance at program start, sizes, meta values, and freeing space."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.conformance.helpers import contents, exchange, ids, say
 
-# Sizes: how much of the store is whose.
+# Sizes: bytes by session, source and role.
 
 
 class TestSizes:
-    """Bytes of stored text, counted where they lie."""
+    """Bytes of stored text, counted by the database."""
 
     def test_sessions_are_measured(self, db: SessionDB) -> None:
         """Characters count as many bytes as UTF-8 has for them; unknown ids hold nothing."""
@@ -156,7 +156,7 @@ class TestMaintenance:
         assert db.maybe_auto_prune_and_vacuum()["pruned"] == 1
 
     def test_nothing_to_do(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 77: without pruning, nothing is rewritten; the run counts all the same."""
+        """Behaviour 77: without pruning nothing is rewritten, but the run is recorded."""
         db.create_session("s", "cli")
         assert db.maybe_auto_prune_and_vacuum() == {
             "skipped": False,
@@ -191,13 +191,13 @@ class TestMaintenance:
     def test_an_unreadable_memory_of_the_last_run(
         self, db: SessionDB, remembered: str | None
     ) -> None:
-        """Behaviour 77: means that there was none."""
+        """Behaviour 77: an unreadable record counts as no earlier run."""
         db.set_meta("last_auto_prune", remembered)
         assert db.maybe_auto_prune_and_vacuum()["skipped"] is False
         assert db.maybe_auto_prune_and_vacuum()["skipped"] is True
 
     def test_without_giving_back_space(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 77: and with another idea of what is old."""
+        """Behaviour 77: with a different age limit."""
         old_and_ended(db, clock, "s")
         result = db.maybe_auto_prune_and_vacuum(retention_days=200, vacuum=False)
         assert (result["pruned"], result["vacuumed"]) == (0, False)
@@ -206,14 +206,14 @@ class TestMaintenance:
         assert (result["pruned"], result["vacuumed"]) == (1, False)
 
     def test_a_closed_store(self, db: SessionDB) -> None:
-        """Behaviour 77: is reported, not raised."""
+        """Behaviour 77: an error is reported, not raised."""
         db.close()
         result = db.maybe_auto_prune_and_vacuum()
         assert result["error"]
         assert (result["pruned"], result["vacuumed"]) == (0, False)
 
     def test_giving_back_space_loses_nothing(self, db: SessionDB) -> None:
-        """What is stored stays, and the store can be used on."""
+        """Data stays, and the store remains usable."""
         db.create_session("s", "cli")
         db.append_messages("s", [{"role": "user", "content": "x" * 1_000}] * 200)
         db.create_session("t", "cli")

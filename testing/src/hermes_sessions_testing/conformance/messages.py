@@ -39,7 +39,7 @@ class TestAnchors:
         [(10, 3, 7, 13), (0, 3, 0, 3), (19, 3, 16, 19), (1, 3, 0, 4), (5, 0, 5, 5), (9, 99, 0, 19)],
     )
     def test_a_window(self, db: SessionDB, anchor: int, window: int, first: int, last: int) -> None:
-        """Up to so many on each side, and how many lie beyond."""
+        """Up to *window* messages on each side, and how many lie beyond."""
         added = twenty(db)
         found = db.get_messages_around("s", added[anchor], window)
         assert contents(found["window"]) == numbers(first, last)
@@ -182,7 +182,7 @@ class TestMessages:
         assert db.get_session("missing") is None
 
     def test_tool_calls_are_counted(self, db: SessionDB) -> None:
-        """Behaviour 30: by the length of the list; a tool's answer is no call."""
+        """Behaviour 30: by the length of the list; tool results do not count."""
         db.create_session("s", "cli")
         counted = []
         for message in (
@@ -313,7 +313,7 @@ class TestMessages:
         assert session(db, "s")["message_count"] == 500
 
     def test_an_empty_batch(self, db: SessionDB) -> None:
-        """Nothing to store is nothing stored."""
+        """An empty batch stores nothing."""
         db.create_session("s", "cli")
         before = session(db, "s")
         assert db.append_messages("s", []) == []
@@ -321,7 +321,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("role", [None, 5])
     def test_a_role_is_text(self, db: SessionDB, role: Any) -> None:
-        """What cannot be stored is refused."""
+        """Invalid values are refused."""
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput) as raised:
             db.append_message("s", role, "hi")
@@ -329,7 +329,7 @@ class TestMessages:
         assert db.message_count("s") == 0
 
     def test_any_role(self, db: SessionDB) -> None:
-        """Roles are the caller's."""
+        """Any role is accepted."""
         db.create_session("s", "cli")
         roles = ["user", "assistant", "tool", "system", "session_meta", "развитие"]
         for role in roles:

@@ -1,4 +1,4 @@
-"""Retention: limits by class, a plan, consent, and what wins over limits."""
+"""Retention: limits by class, plans, approval, and exceptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-# Pruning: old conversations go as a whole, or not at all.
+# Pruning: old conversations are deleted whole or not at all.
 
 
 def left(db: SessionDB) -> set[str]:
@@ -29,10 +29,10 @@ def left(db: SessionDB) -> set[str]:
 
 
 class TestPruning:
-    """What ended and was last active long ago is deleted."""
+    """Conversations that ended and were last active long ago are deleted."""
 
     def test_old_conversations_that_ended(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 74: old and ended go; old and open stay, and so do young ones."""
+        """Behaviour 74: old ended ones are deleted; old open ones and young ones stay."""
         for name in ("old ended", "old open"):
             db.create_session(name, "cli")
             exchange(db, name, "hi")
@@ -99,7 +99,7 @@ class TestPruning:
         assert left(db) == {"open"}
 
     def test_pruning_again(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 75: finds nothing more."""
+        """Behaviour 75: a second run deletes nothing."""
         db.create_session("s", "cli")
         db.end_session("s", "done")
         clock.advance(days=100)
@@ -121,7 +121,7 @@ class TestPruning:
         assert left(db) == {"a", "b", "c"}
 
     def test_progress(self, db: SessionDB, clock: FrozenClock) -> None:
-        """The caller hears how many sessions went, step by step."""
+        """The callback gets the number of deleted sessions after each step."""
         for number in range(30):
             db.create_session(str(number), "cli")
             exchange(db, str(number), "hi")
@@ -197,14 +197,14 @@ def going(plan: RetentionPlan) -> list[str]:
 
 
 def approved(db: SessionDB, **limits: Any) -> RetentionPolicies:
-    """Agree to limits."""
+    """Approve limits."""
     policies = RetentionPolicies(**limits)
     db.approve_retention(db.plan_retention(policies))
     return policies
 
 
 class TestRetention:
-    """Nothing goes that nobody agreed to, and nothing is deleted for good at once."""
+    """Nothing is removed without approval, and nothing is deleted permanently at once."""
 
     def test_limits_by_class(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 108: by age, number and size, each class for itself."""
@@ -228,7 +228,7 @@ class TestRetention:
         assert session(db, "h1")["ended_at"] is not None
 
     def test_nothing_goes_without_consent(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 109: and consent is to these limits, not to others."""
+        """Behaviour 109: an approval is valid for exactly these limits."""
         for name in ("a", "b", "c"):
             ended(db, clock, name)
         policies = RetentionPolicies(human=ClassLimits(max_count=2))
@@ -244,7 +244,7 @@ class TestRetention:
         assert db.session_count() == 2
 
     def test_what_limits_nothing_needs_no_consent(self, db: SessionDB) -> None:
-        """Behaviour 109: there is nothing to agree to, and nothing happens."""
+        """Behaviour 109: without limits there is nothing to approve, and nothing happens."""
         with pytest.raises(InvalidInput, match="no limits"):
             db.approve_retention(db.plan_retention())
         assert db.run_retention().moved == ()
@@ -260,7 +260,7 @@ class TestRetention:
         assert db.restore_sessions(["old"]) == ["old"]
 
     def test_pins_and_holds_win(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 110: over every limit; they count, though."""
+        """Behaviour 110: over every limit; they still count towards it."""
         for name in ("pinned", "on-hold", "leased", "a", "b"):
             ended(db, clock, name)
         db.set_session_pinned("pinned")
@@ -275,7 +275,7 @@ class TestRetention:
         assert {row["id"] for row in db.list_sessions_rich()} == {"pinned", "on-hold", "leased"}
 
     def test_whole_lineages(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 110: all members go together, or none does."""
+        """Behaviour 110: all members are removed together, or none."""
         say(db, "root", "x", source="cron")
         compress(db, clock, "root", "tip")
         branch(db, clock, "tip", "leaf")
@@ -295,7 +295,7 @@ class TestRetention:
         assert db.session_count() == 0
 
     def test_what_was_never_ended(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Behaviour 111: it is ended when nobody has used it for long enough, and so in reach."""
+        """Behaviour 111: it is ended after a time without activity, and then subject to limits."""
         say(db, "forgotten", "x")
         clock.advance(days=5)
         say(db, "open", "x")

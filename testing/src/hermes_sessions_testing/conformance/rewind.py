@@ -1,4 +1,4 @@
-"""Rewind: taking back the end of a transcript, on the record and undoable."""
+"""Rewind: hiding the end of a transcript, recorded and undoable."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-# Replacement: a whole transcript written anew, or cleared.
+# Replacement: a whole transcript is rewritten or cleared.
 
 
 CALL = {"id": "call_1", "function": {"name": "f", "arguments": "{}"}}
 
 
 class TestReplacement:
-    """The new transcript takes the place of the old one at once, or not at all."""
+    """The new transcript replaces the old one in one transaction."""
 
     def test_the_new_transcript(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 37: new ids, rising times, counters that fit, reasoning of assistants only."""
@@ -73,7 +73,7 @@ class TestReplacement:
         assert_summary_is_true(db, "s")
 
     def test_times_that_are_stated_are_kept(self, db: SessionDB) -> None:
-        """A rewrite does not lose when something was said."""
+        """A rewrite keeps given timestamps."""
         db.create_session("s", "cli")
         db.replace_messages("s", [{"role": "user", "content": "a", "timestamp": 1_700_000_000.25}])
         assert db.get_messages("s")[0]["timestamp"] == 1_700_000_000.25
@@ -106,7 +106,7 @@ class TestReplacement:
         assert_summary_is_true(db, "s")
 
     def test_the_next_message_follows_the_new_transcript(self, db: SessionDB) -> None:
-        """Appending goes on where the replacement ended."""
+        """Appended messages follow the replacement."""
         db.create_session("s", "cli")
         exchange(db, "s", "1", "2")
         db.replace_messages("s", [{"role": "user", "content": str(n)} for n in range(3)])
@@ -129,7 +129,7 @@ class TestReplacement:
         assert db.message_count() == 2
 
     def test_clearing_takes_rewound_messages_along(self, db: SessionDB) -> None:
-        """There is nothing left to bring back."""
+        """Earlier rewinds cannot be undone afterwards."""
         db.create_session("s", "cli")
         question, _ = exchange(db, "s", "question")
         db.rewind_to_message("s", question)
@@ -138,7 +138,7 @@ class TestReplacement:
         assert db.get_messages("s", include_inactive=True) == []
 
     def test_clearing_an_unknown_session(self, db: SessionDB) -> None:
-        """Nothing to clear is no error, and creates nothing."""
+        """Clearing an unknown session does nothing."""
         db.clear_messages("missing")
         assert db.get_session("missing") is None
 
@@ -234,7 +234,7 @@ class TestRewind:
         assert db.restore_rewound("missing") == 0
 
     def test_a_session_that_went_on_is_not_mixed_up(self, db: SessionDB) -> None:
-        """What was taken back does not come back between what was said since."""
+        """Rewound messages are not restored between later ones."""
         _, _, q2, *_ = three_exchanges(db)
         db.rewind_to_message("s", q2)
         exchange(db, "s", "q2 again", "better")
@@ -254,7 +254,7 @@ class TestRewind:
         assert contents(db.get_messages("s")) == ["q1", "a1", "new", "newer"]
 
     def test_the_advice_leads_to_what_was_hidden(self, db: SessionDB) -> None:
-        """After going on another way, the error names the two calls that bring the first back."""
+        """After later messages, the error names the two calls that restore the first version."""
         _, _, q2, *_ = three_exchanges(db)
         before = db.get_messages("s")
         first = db.rewind_to_message("s", q2)["rewind_id"]
@@ -270,7 +270,7 @@ class TestRewind:
         assert_summary_is_true(db, "s")
 
     def test_going_back_and_forth_between_two_ways(self, db: SessionDB) -> None:
-        """Each way comes back as it was; the two are never joined."""
+        """Each version is restored as it was; the two are never mixed."""
         _, _, q2, *_ = three_exchanges(db)
         first = db.rewind_to_message("s", q2)["rewind_id"]
         other, _ = exchange(db, "s", "q2 again", "better")
@@ -287,7 +287,7 @@ class TestRewind:
         assert contents(db.get_messages("s")) == ["q1", "a1", "q2", "a2", "q3", "a3"]
 
     def test_a_rewind_below_another(self, db: SessionDB) -> None:
-        """What was hidden first cannot come back before what it followed."""
+        """Messages hidden first cannot be restored before those they followed."""
         _, _, q2, _, q3, _ = three_exchanges(db)
         first = db.rewind_to_message("s", q3)["rewind_id"]
         second = db.rewind_to_message("s", q2)["rewind_id"]
@@ -298,7 +298,7 @@ class TestRewind:
         assert db.restore_rewound("s", rewind_id=first) == 0
 
     def test_only_a_rewind_of_the_session_can_be_chosen(self, db: SessionDB) -> None:
-        """Another's is refused, and stays."""
+        """A rewind of another session is refused."""
         _, _, q2, *_ = three_exchanges(db)
         chosen = db.rewind_to_message("s", q2)["rewind_id"]
         db.create_session("other", "cli")

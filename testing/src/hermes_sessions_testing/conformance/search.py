@@ -18,7 +18,7 @@ def snippets(db: SessionDB, query: str | None, **options: Any) -> list[str]:
 
 
 class TestSearch:
-    """Any text is a question; what was said is found by what people type."""
+    """Any text is a valid query, and finds the messages that match it."""
 
     def test_words_phrases_prefixes_and_exclusions(self, db: SessionDB) -> None:
         """Behaviour 57: case and order of words make no difference, the order of a phrase does."""
@@ -189,7 +189,7 @@ class TestSearch:
         assert [entry["content"] for entry in row["context"]] == ["one", "two", "four"]
 
     def test_unfinished_queries_are_mended(self, db: SessionDB) -> None:
-        """Behaviours 63 and 71: no error, and the answer says what was mended."""
+        """Behaviours 63 and 71: no error, and the result reports the repairs."""
         say(db, "s", "hello world", "something else")
         for query in (
             '"hello',
@@ -214,7 +214,7 @@ class TestSearch:
             assert account.notes, query
 
     def test_nothing_to_search_for(self, db: SessionDB) -> None:
-        """Behaviour 71: finds nothing and says so."""
+        """Behaviour 71: the result is empty and reports why."""
         say(db, "s", "hello world")
         for query in (None, "", " \n\t"):
             assert db.search_messages(query) == []
@@ -224,7 +224,7 @@ class TestSearch:
             assert answer.account.notes
 
     def test_signs_alone_are_looked_for(self, db: SessionDB) -> None:
-        """Behaviour 71: punctuation is no word, and still found when it is all there is."""
+        """Behaviour 71: punctuation is not a word, but is found when the query has nothing else."""
         say(db, "s", "wait -> what", "a => b", "nothing of the kind", "rocket 🚀 science")
         assert found(db, "->") == ["wait -> what"]
         assert found(db, "=>") == ["a => b"]
@@ -232,7 +232,7 @@ class TestSearch:
         assert found(db, "a => b") == ["a => b"]
 
     def test_empty_filters(self, db: SessionDB) -> None:
-        """Behaviour 64: no source means none; no role and no exclusion mean no filter."""
+        """Behaviour 64: an empty source list finds nothing; empty roles do not filter."""
         say(db, "s", "hello world")
         assert db.search_messages("hello", source_filter=[]) == []
         assert len(db.search_messages("hello", role_filter=[])) == 1
@@ -281,7 +281,7 @@ class TestSearch:
         assert answers == {query: sorted(hits) for query, hits in expected.items()}
 
     def test_logic_in_every_script(self, db: SessionDB) -> None:
-        """Behaviours 66 and 67: OR unites, words of all scripts must occur, NOT excludes."""
+        """Behaviours 66 and 67: OR matches either side, all words must match, NOT excludes."""
         both, one, other = "广西和桂林", "广西很大", "桂林山水 docker"
         say(db, "s", both, one, other, "使用Docker部署")
         expected = {
@@ -297,7 +297,7 @@ class TestSearch:
         assert {query: set(found(db, query)) for query in expected} == expected
 
     def test_no_character_is_a_wildcard(self, db: SessionDB) -> None:
-        """Behaviour 68: neither of the database nor of its search engine."""
+        """Behaviour 68: wildcards of the database and its search engine have no effect."""
         say(db, "s", "100%广告", "100x广告", "1000广告", "abc", "a_c a%c", "file[1].txt", "file1")
         expected = {
             "100%广": {"100%广告"},
@@ -349,7 +349,7 @@ class TestSearch:
             assert found(db, query) == [], query
 
     def test_limit_and_offset(self, db: SessionDB) -> None:
-        """A limit of 0 is nothing, of -1 everything; pages by offset follow each other."""
+        """A limit of 0 returns nothing, -1 everything; pages by offset do not overlap."""
         db.create_session("s", "cli")
         for number in range(30):
             exchange(db, "s", f"apple {number}", "pear")

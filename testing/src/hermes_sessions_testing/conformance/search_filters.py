@@ -1,4 +1,4 @@
-"""Filters of a search: in the text and as parameters, wanted and not, and what they removed."""
+"""Search filters: in the query and as parameters, included and excluded, and their counts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestSearchFilters:
     """Several values of one name are alternatives, different names must all hold."""
 
     def test_in_the_text(self, db: SessionDB, clock: FrozenClock) -> None:
-        """As ``name:value``, before or behind what is looked for."""
+        """As ``name:value``, before or after the search terms."""
         fill(db, clock)
         expected = {text: kept for text, (_, kept) in FILTERS.items()}
         assert {text: set(found(db, f"plum {text}")) for text in FILTERS} == expected
@@ -200,7 +200,7 @@ class TestSearchFilters:
     def test_what_text_and_parameters_keep_apart_is_told(
         self, db: SessionDB, clock: FrozenClock
     ) -> None:
-        """When the text asks for what a parameter rules out, the account names both."""
+        """When query and parameter contradict each other, the report names both."""
         fill(db, clock)
         edge = clock() - 3 * HOUR
         for text, given, subject in (
@@ -229,14 +229,14 @@ class TestSearchFilters:
             "each other: no message satisfies both."
         )
         assert account.removed == {"sources": 6}
-        # Both can be satisfied: that nothing is found has another reason.
+        # Both can hold at once, so the empty result has another reason.
         account = db.search(
             "pear source:cli", conditions=SearchConditions(sources=("cli",))
         ).account
         assert account.notes == []
 
     def test_filters_alone_list_what_they_keep(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Newest first, whatever is said there."""
+        """Without search terms, the newest messages come first."""
         fill(db, clock)
         db.append_message("other", "user", "not about fruit")
         assert found(db, "source:cron") == ["not about fruit", "plum in other"]
@@ -293,7 +293,7 @@ class TestSearchFilters:
         assert found(db, "plum", conditions=SearchConditions(conversations=("tip",))) == []
 
     def test_archived_sessions(self, db: SessionDB) -> None:
-        """They are found, unless they are left out."""
+        """They are found unless excluded."""
         say(db, "kept", "plum one")
         say(db, "put away", "plum two")
         db.set_session_archived("put away")
@@ -303,7 +303,7 @@ class TestSearchFilters:
         ]
 
     def test_very_many_values(self, db: SessionDB) -> None:
-        """Each of them counts; no database is asked for more than it takes."""
+        """All of them apply, within the database's limit of parameters."""
         say(db, "s", "plum one")
         others = tuple(f"none-{number}" for number in range(700))
         for conditions in (
@@ -330,7 +330,7 @@ class TestSearchFilters:
         assert db.search("plum source:cli", count=False).account.removed == {}
 
     def test_filters_that_cannot_be_read(self, db: SessionDB, clock: FrozenClock) -> None:
-        """In the text they are left out, and the answer says so; as a parameter it is an error."""
+        """In the query they are ignored and reported; as a parameter they are an error."""
         fill(db, clock)
         for text in ("after:soon", "before:2025-02-30", "has:wings", "-after:never", 'source:""'):
             answer = db.search(f"plum {text}")

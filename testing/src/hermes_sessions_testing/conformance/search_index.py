@@ -1,4 +1,4 @@
-"""The index follows the messages: what is stored is found at once, what is gone is not."""
+"""The index follows the messages: new ones are found at once, deleted ones are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prune(db: SessionDB) -> None:
     assert db.prune_sessions(0) == 1
 
 
-#: By name: what makes the text of session ``s`` go.
+#: Ways to remove the text of session ``s``, by name.
 REMOVALS: dict[str, Callable[[SessionDB], Any]] = {
     "delete_session": lambda db: db.delete_session("s"),
     "delete_sessions": lambda db: db.delete_sessions(["s"]),
@@ -49,7 +49,7 @@ class TestSearchUpkeep:
         removal: Callable[[SessionDB], Any],
         was_indexed: bool,
     ) -> None:
-        """Behaviour 69: it is not found, not counted and not shown beside others."""
+        """Behaviour 69: it is not found, not counted and not shown as context."""
         say(db, "s", "a crocodile", "the crocodile answers")
         say(db, "other", "an alligator")
         if was_indexed:
@@ -127,7 +127,7 @@ class TestSearchUpkeep:
         assert found(db, "summary") == ["summary of it all"]
 
     def test_every_way_of_storing(self, db: SessionDB) -> None:
-        """Found by the very next question."""
+        """The next search finds it."""
         db.create_session("s", "cli")
         db.append_message("s", "user", "one crocodile")
         assert len(found(db, "crocodile")) == 1
@@ -141,7 +141,7 @@ class TestSearchUpkeep:
         assert set(found(db, "crocodile")) == {"one crocodile", "two crocodile"}
 
     def test_facts_of_a_session_change(self, db: SessionDB) -> None:
-        """Filters look at what they are now."""
+        """Filters use the current values."""
         say(db, "s", "a crocodile", model="old")
         assert found(db, "crocodile model:old") == ["a crocodile"]
         db.update_session_model("s", "new")
@@ -152,7 +152,7 @@ class TestSearchUpkeep:
         assert found(db, "crocodile has:title") == ["a crocodile"]
 
     def test_an_index_made_anew(self, db: SessionDB) -> None:
-        """It has everything and nothing else, and says how far it is while it is made."""
+        """The rebuilt index is complete and exact, and reports its progress."""
         for number in range(130):
             say(db, f"s{number}", f"crocodile {number}", title=f"Title {number}")
         db.delete_session("s7")
@@ -171,7 +171,7 @@ class TestSearchUpkeep:
         assert db.optimize_search() == {"indexed": 0, "rebuilt": False}
 
     def test_very_long_messages(self, db: SessionDB) -> None:
-        """Their beginning and their end are found, and the answer says that there is more."""
+        """Their beginning and end are found, and the result reports that there is more."""
         say(db, "s", "head " + "filler " * 20_000 + "tail", "a short one")
         for query in ("head", "tail", "head tail"):
             answer = db.search(query, relax=False)
@@ -180,7 +180,7 @@ class TestSearchUpkeep:
         assert [hit.ordinal for hit in db.search("-filler").hits] == [2]
 
     def test_searching_while_others_write(self, db: SessionDB) -> None:
-        """Every answer is one state of the store, and no later answer an earlier state."""
+        """Every result shows one state of the store, and later results never an earlier state."""
         db.create_session("s", "cli")
         written, failures = threading.Event(), list[BaseException]()
 
@@ -213,7 +213,7 @@ class TestSearchAcrossHandles:
     """Handles on one store find the same."""
 
     def test_what_one_writes_the_other_finds(self, db: SessionDB, open_another: OpenStore) -> None:
-        """And does not find any more what one deletes."""
+        """Messages deleted by one handle are not found by another."""
         other = open_another()
         say(db, "s", "a crocodile", title="Reptiles")
         assert found(other, "crocodile") == ["a crocodile"]
@@ -241,7 +241,7 @@ class TestSearchAcrossHandles:
         assert found(reader, "animal -crocodile") == ["no such animal"]
 
     def test_a_lag_tells_nobody_about_others(self, db: SessionDB, open_another: OpenStore) -> None:
-        """How much is not indexed yet is counted in the asker's scope."""
+        """The number of unindexed messages is counted within the scope."""
         reader = open_another(read_only=True)
         say(db, "hers", "a crocodile", user_id="anna")
         say(db, "his", *["a crocodile"] * 90, user_id="bert")

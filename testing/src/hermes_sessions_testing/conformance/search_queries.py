@@ -1,4 +1,4 @@
-"""Hostile text: whatever is stored or asked is text, to the database and to its search engine."""
+"""Hostile text: the database and its search engine treat stored text and queries as text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions_testing.conformance.helpers import say, unmarked
 
-# Operators of a search: what is joined, required, quoted or excluded holds in every reading.
+# Search operators: they hold in every relaxation step.
 
-#: Words of several kinds, none of which is inside another: plain, with an accent, a path, runs of
+#: Words of several kinds, none inside another: plain, with an accent, a path, runs of
 #: characters without blanks, a common word, an emoji.
 _WORDS: Final = ("otter", "café", "src/lynx.py", "数据库", "こんにちは", "what", "🚀")
-#: Of each word: what a looser reading finds instead of it.
+#: For each word, the text that a relaxed query finds instead.
 _NEARLY: Final = ("otters", "cafeteria", "lynx", "数据", "こん", "whatever", "🛰")
 
 
 def relaxed(db: SessionDB, query: str, **options: Any) -> set[str]:
-    """Return what a query finds, in whatever reading: the texts, if they are short."""
+    """Return the snippets that a query finds in any relaxation step."""
     hits = db.search(query, limit=100, **options).hits
     listed = db.search_messages(query, limit=-1, **options)
     assert {hit.id for hit in hits} == {row["id"] for row in listed}
@@ -32,7 +32,7 @@ def relaxed(db: SessionDB, query: str, **options: Any) -> set[str]:
 
 
 class TestSearchOperators:
-    """A question is relaxed where it is loose; operators and quotes bind."""
+    """Only loose words are relaxed; operators and quotes are kept."""
 
     def test_no_side_is_found_alone(self, db: SessionDB) -> None:
         """Not by common words, other forms, any word, parts of a term, or inside words."""
@@ -230,10 +230,10 @@ def state(db: SessionDB) -> Any:
 
 
 class TestHostileText:
-    """No query and no value changes the store, fails, or means more than it says."""
+    """No query or value changes the store, fails, or matches more than its text."""
 
     def test_as_questions(self, db: SessionDB) -> None:
-        """Behaviours 63, 68 and 71: answered, and nothing is changed."""
+        """Behaviours 63, 68 and 71: a result is returned, and nothing is changed."""
         say(db, "s", "something harmless", "another message", title="A title")
         before = state(db)
         # An odd number of forms: each attack in both orders, and the next one the other way round.
@@ -280,7 +280,7 @@ class TestHostileText:
         ["sources", "roles", "tools", "models", "users", "sessions", "titles", "conversations"],
     )
     def test_as_values_of_filters(self, db: SessionDB, name: str) -> None:
-        """Behaviour 68: a value that nothing has keeps nothing, and excludes nothing."""
+        """Behaviour 68: an unknown value matches nothing and excludes nothing."""
         say(db, "s", "something harmless", title="A title", model="m", user_id="u")
         before = state(db)
         for attack in ATTACKS:
@@ -292,7 +292,7 @@ class TestHostileText:
         assert state(db) == before
 
     def test_as_other_parameters(self, db: SessionDB) -> None:
-        """Behaviour 71: a scope that nobody has sees nothing; a cursor that is none is an error."""
+        """Behaviour 71: the scope of an unknown user is empty; an invalid cursor is an error."""
         say(db, "s", "something harmless", user_id="u")
         before = state(db)
         for number, attack in enumerate(ATTACKS):
@@ -357,7 +357,7 @@ class TestHostileText:
         ids=str,
     )
     def test_values_of_other_types(self, db: SessionDB, wrong: dict[str, Any]) -> None:
-        """They are refused with words; above all, what is no scope is not everything."""
+        """They raise errors; above all, an invalid scope never means everything."""
         say(db, "s", "x")
         given: dict[str, Any] = {"query": "x", **wrong}
         for verb in (db.search, db.search_messages):

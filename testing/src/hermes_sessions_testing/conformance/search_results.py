@@ -1,4 +1,4 @@
-"""Answers: the order of hits, what is shown of them, and the account of how they were found."""
+"""Search results: order, snippets, pages, and the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.conformance.helpers import bases_of, found, say
 
-# Pages of an answer: they join to the whole list, whatever is stored or deleted meanwhile.
+# Pages: together they are the whole list, whatever is stored or deleted meanwhile.
 
 
 orders = pytest.mark.parametrize("sort", ["relevance", "newest", "oldest"])
@@ -55,7 +55,7 @@ def pages(
 
 
 class TestSearchPages:
-    """A cursor is a place in one list."""
+    """A cursor is a position in one result list."""
 
     @orders
     def test_pages_join_to_the_whole(self, db: SessionDB, sort: str) -> None:
@@ -69,7 +69,7 @@ class TestSearchPages:
 
     @orders
     def test_what_is_stored_meanwhile(self, db: SessionDB, sort: str) -> None:
-        """It does not belong to the list, wherever it would stand in it."""
+        """A message stored meanwhile is not part of the list, wherever it would rank."""
         fill(db)
         whole = [hit.id for hit in db.search("plum", sort=sort, limit=100).hits]
 
@@ -131,7 +131,7 @@ class TestSearchPages:
 
     @orders
     def test_relaxed_readings(self, db: SessionDB, sort: str) -> None:
-        """What was found by another reading goes on in that reading, and in those after it."""
+        """Pages continue in the relaxation step of the first page and those after it."""
         say(db, "s", *[f"plum {number}" for number in range(12)], *["many plums here"] * 4)
         for query, count in {"zeppelin plum": 16, "plum of the zeppelins": 16, "lum": 16}.items():
             whole = [hit.id for hit in db.search(query, sort=sort, limit=100).hits]
@@ -139,7 +139,7 @@ class TestSearchPages:
             assert pages(db, query, sort=sort, limit=5) == whole
 
     def test_ages_keep_their_meaning(self, db: SessionDB, clock: FrozenClock) -> None:
-        """``after:1h`` means the hour before the first page, however long somebody reads."""
+        """``after:1h`` is relative to the first page, however late the next one is read."""
         db.create_session("s", "cli")
         for minute in range(10):
             db.append_message("s", "user", "plum", timestamp=clock() - minute * 60)
@@ -153,7 +153,7 @@ class TestSearchPages:
             clock.set(clock() - 90 * 60)
 
     def test_cursors_that_do_not_belong(self, db: SessionDB) -> None:
-        """A cursor of another question, or of no search at all, is a ValueError."""
+        """A cursor of another query, or an invalid one, is a ValueError."""
         fill(db)
         cursor = db.search("plum", limit=2).next_cursor
         assert cursor is not None
@@ -169,7 +169,7 @@ class TestSearchPages:
         for text in ("", "?", "AAAA", cursor[:-2], cursor + "A", "é" * 9, "' OR 1=1 --", "\x00"):
             with pytest.raises(InvalidInput):
                 db.search("plum", cursor=text)
-        # Another number of hits is no other question.
+        # Another limit is still the same query.
         assert len(db.search("plum", limit=30, cursor=cursor).hits) == 21
 
 
@@ -182,7 +182,7 @@ def at(db: SessionDB, session_id: str, moment: float, text: str, role: str = "us
 
 
 class TestSearchAnswers:
-    """The same question has the same answer on every database, and it can be explained."""
+    """A query has the same results on every database, with a report."""
 
     # ── order ─────────────────────────────────────────────────────────────────────────────────
 
@@ -202,7 +202,7 @@ class TestSearchAnswers:
         assert [row["ordinal"] for row in rows] == [1, 3]
 
     def test_what_must_be_absent_alone(self, db: SessionDB) -> None:
-        """There is nothing to rank by, so the newest come first."""
+        """Without terms to rank by, the newest come first."""
         db.create_session("s", "cli")
         for moment, text in ((100.0, "old"), (300.0, "new"), (200.0, "middle"), (250.0, "pear")):
             at(db, "s", moment, text)
@@ -227,7 +227,7 @@ class TestSearchAnswers:
         assert sources == ["cli", "cron"]
 
     def test_relevance_does_not_depend_on_when_the_index_was_made(self, db: SessionDB) -> None:
-        """An index made anew gives the same hits in the same order with the same scores."""
+        """A rebuilt index gives the same hits in the same order with the same scores."""
         for number in range(40):
             say(db, f"s{number}", "lime " * (number % 7 + 1) + "kiwi " * (number % 3))
         before = [(hit.id, hit.score) for hit in db.search("lime OR kiwi", limit=40).hits]
@@ -311,7 +311,7 @@ class TestSearchAnswers:
     # ── other readings ────────────────────────────────────────────────────────────────────────
 
     def test_steps(self, db: SessionDB) -> None:
-        """A question that finds nothing as asked is read again, and the answer says how."""
+        """A query without exact matches is relaxed, and the result reports how."""
         say(db, "s", "we decided to migrate the database", "unrelated words about gardens")
         expected = {
             "migrate database": "as asked",
@@ -331,7 +331,7 @@ class TestSearchAnswers:
             assert (answer.hits, answer.account.total) == ([], 0), query
 
     def test_what_every_step_keeps(self, db: SessionDB) -> None:
-        """Exclusions, filters and what is quoted hold in every reading."""
+        """Exclusions, filters and quotes hold in every relaxation step."""
         say(db, "s", "we decided to migrate the database", "database of birds")
         for query in (
             "database zeppelin -birds -migrate",
@@ -346,9 +346,9 @@ class TestSearchAnswers:
     # ── account ───────────────────────────────────────────────────────────────────────────────
 
     def test_the_account_of_a_plain_answer(self, db: SessionDB) -> None:
-        """How many, by which reading, and that nothing was left out."""
+        """The total, the relaxation step, and that the result is complete."""
         say(db, "s", *["fig"] * 30)
-        # A search does not wait for others who index, and says what they are about to do.
+        # A search does not wait for other indexers, and reports what is not indexed yet.
         db.optimize_search()
         answer = db.search("fig", limit=5)
         account = answer.account
@@ -362,7 +362,7 @@ class TestSearchAnswers:
         assert (nothing.total, nothing.total_is_exact, nothing.complete) == (0, True, True)
 
     def test_counting_stops(self, db: SessionDB) -> None:
-        """At 1,000, and the account says that there are more."""
+        """At 1,000, and the report says that there are more."""
         say(db, "s", *["fig"] * 1_005)
         account = db.search("fig").account
         assert (account.total, account.total_is_exact) == (1_000, False)
@@ -372,7 +372,7 @@ class TestSearchAnswers:
         assert len(db.search_messages("fig", limit=-1)) == 1_005
 
     def test_a_query_that_is_too_long(self, db: SessionDB) -> None:
-        """Its beginning is read, and the account says so."""
+        """Only its beginning is searched, and the report says so."""
         say(db, "s", "fig")
         answer = db.search("fig " * 3_000)
         assert [hit.snippet for hit in answer.hits] == [">>>fig<<<"]

@@ -1,4 +1,4 @@
-"""Scopes: for whoever asks, what is out of scope does not exist.
+"""Scopes: for the caller, sessions out of scope do not exist.
 
 The strongest form of that: whatever others store, every answer stays the one it was before.
 """
@@ -19,11 +19,11 @@ from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.conformance.helpers import compress, exchange, found, ids, say
 
-#: What others say, and nobody else.
+#: Text that only other users have written.
 PLACE = "Zanzibar"
 ANNA = Scope(user_id="anna")
 
-#: Verbs that are asked about one session and one of its messages.
+#: Methods about one session and one of its messages.
 ABOUT_A_SESSION: dict[str, Callable[[SessionDB, str, int, Scope], Any]] = {
     "get_session": lambda db, sid, mid, scope: db.get_session(sid, scope=scope),
     "list_conversation": lambda db, sid, mid, scope: db.list_conversation(sid, scope=scope),
@@ -35,7 +35,7 @@ ABOUT_A_SESSION: dict[str, Callable[[SessionDB, str, int, Scope], Any]] = {
         sid, mid, keep_roles=None, scope=scope
     ),
 }
-#: Verbs that list or find.
+#: Methods that list or search.
 ABOUT_ALL: dict[str, Callable[[SessionDB, Scope], Any]] = {
     "list_sessions_rich": lambda db, scope: db.list_sessions_rich(limit=-1, scope=scope),
     "list_sessions_rich by start": lambda db, scope: db.list_sessions_rich(
@@ -88,7 +88,7 @@ CONDITIONS = (None, SearchConditions(sessions=("a", "b")), SearchConditions(role
 
 
 def fill_for_anna(db: SessionDB, clock: FrozenClock) -> None:
-    """Store what the person who asks has said."""
+    """Store messages of the calling user."""
     say(db, "a-plan", "the kettle is blue", "the pot is red", user_id="anna", title="Kettles")
     compress(db, clock, "a-plan", "a-more", user_id="anna")
     exchange(db, "a-more", "the kettle again")
@@ -98,18 +98,18 @@ def fill_for_anna(db: SessionDB, clock: FrozenClock) -> None:
 
 
 def plant_for_others(db: SessionDB, clock: FrozenClock) -> list[int]:
-    """Store other people's text wherever it could slip out; return the ids of its messages."""
+    """Store text of other users wherever it could leak; return the ids of its messages."""
     said = f"kettle {PLACE} pot"
     bert: dict[str, Any] = {"user_id": "bert", "model": f"m-{PLACE}"}
     stored = say(db, "b-own", said, said, title=f"Kettle {PLACE}", **bert)
-    # In the very conversations of the person who asks.
+    # In conversations of the calling user.
     parents = {"b-branch": ("a-plan", "branch"), "b-helper": ("a-more", "subagent")}
     parents["b-next"] = ("a-more", "compression")
     for session_id, (parent, kind) in parents.items():
         stored += say(db, session_id, said, parent_session_id=parent, edge_kind=kind, **bert)
     stored += say(db, f"{PLACE}-id", said, source=PLACE, **bert)
     stored += say(db, "nobody", said)
-    # Ids with which those of the person who asks begin.
+    # Ids that are prefixes of the calling user's ids.
     stored += say(db, "a", said, **bert)
     stored += say(db, "a-p", said, **bert)
     clock.advance(60)
@@ -123,7 +123,7 @@ def plant_for_others(db: SessionDB, clock: FrozenClock) -> list[int]:
 
 
 def answers(db: SessionDB, scope: Scope) -> dict[str, Any]:
-    """Return what every question is answered, as far as it must not depend on others."""
+    """Return the results of every query that must not depend on other users."""
     told: dict[str, Any] = {}
     for number, query in enumerate(QUERIES):
         # Every query plainly, in every order and on every condition; over all queries, every
@@ -146,7 +146,7 @@ def answers(db: SessionDB, scope: Scope) -> dict[str, Any]:
 
 
 class TestScope:
-    """Every read on behalf of somebody keeps to what they may see."""
+    """Every read with a scope returns only what the scope allows."""
 
     def test_what_others_store_changes_no_answer(self, db: SessionDB, clock: FrozenClock) -> None:
         """No hit, count, order, score, reading or note."""
@@ -183,7 +183,7 @@ class TestScope:
     def test_no_verb_tells_about_a_session_out_of_scope(
         self, db: SessionDB, clock: FrozenClock, verb: str
     ) -> None:
-        """Whatever session and message it is asked about."""
+        """For any session and message."""
         fill_for_anna(db, clock)
         plant_for_others(db, clock)
         sessions = db.list_sessions_rich(limit=-1, include_children=True)
@@ -206,7 +206,7 @@ class TestScope:
     def test_no_verb_lists_or_finds_what_is_out_of_scope(
         self, db: SessionDB, clock: FrozenClock, verb: str
     ) -> None:
-        """Not even what nobody owns."""
+        """Not even sessions without a user."""
         fill_for_anna(db, clock)
         plant_for_others(db, clock)
         told = {scope: json.dumps(ABOUT_ALL[verb](db, scope)) for scope in (ANNA, OWNER)}
@@ -227,7 +227,7 @@ class TestScope:
     def test_titles_of_others_are_not_looked_through(
         self, db: SessionDB, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many they are, whoever asks finds their own: bounds count what may be seen."""
+        """Limits count only visible messages, so users find theirs among any number of others."""
         say(db, "own", "hello", title="My kettle", user_id="anna")
         for number in range(2 * candidate_reader.MOST_TITLES + 10):
             say(db, f"b-titled{number}", "hello", title=f"A kettle {number}", user_id="bert")
@@ -239,7 +239,7 @@ class TestScope:
                 assert answer.account.total == 1, query
 
     def test_by_source_and_by_conversation(self, db: SessionDB) -> None:
-        """Everything that is set must hold; no conversation at all means nothing."""
+        """All conditions of a scope must hold; an empty list of conversations allows nothing."""
         say(db, "here", "kettle", source="telegram", user_id="anna")
         say(db, "there", "kettle", source="discord", user_id="anna")
         say(db, "room", "kettle", source="telegram")

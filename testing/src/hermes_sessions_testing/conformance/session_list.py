@@ -1,4 +1,4 @@
-"""Listing: what people see when they ask which sessions there are."""
+"""Session lists: rows, order, pages, filters and counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes_sessions_testing.conformance.helpers import (
     session,
 )
 
-# Summaries: counters, preview and last activity always say what the messages say.
+# Summaries: counters, preview and last activity always match the messages.
 
 
 CALL = {"id": "call_1", "function": {"name": "f", "arguments": "{}"}}
@@ -41,7 +41,7 @@ def any_message(chance: random.Random, moment: float) -> dict[str, Any]:
 
 
 class TestSummaries:
-    """Lists read summary columns alone; those must never drift from the truth."""
+    """Lists read only summary columns, which must always match the messages."""
 
     @pytest.mark.parametrize("seed", range(8))
     def test_any_sequence_of_changes(self, db: SessionDB, clock: FrozenClock, seed: int) -> None:
@@ -103,7 +103,7 @@ class TestSummaries:
         "tool_calls", ["[{}, {}]", "not json", "", "{}", {}, (CALL, CALL)], ids=repr
     )
     def test_tool_calls_of_any_form(self, db: SessionDB, tool_calls: Any) -> None:
-        """What is counted is what reads back, before and after a rewind."""
+        """Counters match the readable messages, before and after a rewind."""
         db.create_session("s", "cli")
         db.append_message("s", "assistant", "x", tool_calls=tool_calls)
         assert_summary_is_true(db, "s")
@@ -312,7 +312,7 @@ class TestListing:
     def test_a_least_number_of_messages(
         self, db: SessionDB, clock: FrozenClock, by_activity: bool
     ) -> None:
-        """Start-and-quit sessions can be left out; the number shown is the number judged."""
+        """Sessions with few messages can be filtered; the filter uses the displayed count."""
         some_sessions(db, clock, 3)
         exchange(db, "cli-001", "hi")
         db.create_session("root", "cli")
@@ -383,7 +383,7 @@ class TestListing:
         assert db.message_count("") == 3
 
     def test_statistics(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Totals, by source, with what is out of sight."""
+        """Totals by source, including archived and trashed sessions."""
         some_sessions(db, clock, 3)
         some_sessions(db, clock, 1, "telegram")
         exchange(db, "cli-000", "hi")

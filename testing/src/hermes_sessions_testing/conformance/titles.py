@@ -21,7 +21,7 @@ def titled(db: SessionDB, clock: FrozenClock, *titles: str) -> None:
 
 
 class TestTitles:
-    """A title is clean, names one session, and may be continued by a number."""
+    """A title is cleaned, unique, and can be continued by a number."""
 
     @pytest.mark.parametrize(
         ("given", "stored"),
@@ -69,7 +69,7 @@ class TestTitles:
             SessionDB.sanitize_title(not_text)
 
     def test_a_title_names_one_session(self, db: SessionDB) -> None:
-        """Behaviour 16: a title that is taken, after cleaning, names its holder."""
+        """Behaviour 16: the error for a taken title names its session."""
         db.create_session("first", "cli")
         db.create_session("second", "cli")
         db.set_session_title("first", "My project")
@@ -227,7 +227,7 @@ class TestTitles:
         assert db.get_session_title("c") is None
 
     def test_a_generated_title_of_full_length(self, db: SessionDB) -> None:
-        """Room is made for the number."""
+        """A long title is shortened to make room for the number."""
         titles = set()
         for number in range(12):
             db.create_session(str(number), "cli")

@@ -1,4 +1,4 @@
-"""Topics: which session goes on in which topic of a private Telegram chat."""
+"""Topics: bindings of sessions to topics of private Telegram chats."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TestTopics:
         _bind(db, "6", "s")
 
     def test_a_session_has_one_topic(self, db: SessionDB) -> None:
-        """Behaviour 83: a second one is a ValueError, the same again is none."""
+        """Behaviour 83: a second topic is a ValueError; binding the same again succeeds."""
         db.create_session("s", "telegram")
         _bind(db, "5", "s")
         _bind(db, "5", "s")

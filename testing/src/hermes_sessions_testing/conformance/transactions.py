@@ -17,14 +17,14 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.conformance.helpers import bases_of, contents, exchange
 
-# Atomicity: a call that fails has done nothing, and the store goes on.
+# Atomicity: a failed call changes nothing, and the store stays usable.
 
 
 GOOD = {"role": "user", "content": "good"}
 
 
 class Interrupted(Exception):
-    """What a caller's own iterator may raise."""
+    """An error of the caller's iterator."""
 
 
 def interrupted() -> Iterator[dict[str, Any]]:
@@ -34,7 +34,7 @@ def interrupted() -> Iterator[dict[str, Any]]:
     raise Interrupted
 
 
-#: What cannot be stored, at the end of a batch that is good so far.
+#: Invalid messages at the end of an otherwise valid batch.
 BAD_BATCHES: dict[str, list[Any]] = {
     "no mapping": [GOOD, "text"],
     "no role": [GOOD, {"content": "x"}],
@@ -49,7 +49,7 @@ BAD_BATCHES: dict[str, list[Any]] = {
 
 
 class TestAtomicity:
-    """All of a call, or nothing of it."""
+    """A call takes effect completely or not at all."""
 
     @pytest.mark.parametrize("batch", BAD_BATCHES.values(), ids=BAD_BATCHES)
     def test_a_batch_is_stored_as_a_whole(self, db: SessionDB, batch: list[Any]) -> None:
@@ -76,7 +76,7 @@ class TestAtomicity:
         ids=["append", "replace", "import"],
     )
     def test_an_iterator_that_fails(self, db: SessionDB, verb: Callable[[SessionDB], Any]) -> None:
-        """Behaviour 90: the caller's error comes through, nothing is stored, writes go on."""
+        """Behaviour 90: the caller's error is raised, nothing is stored, later writes succeed."""
         db.create_session("s", "cli")
         exchange(db, "s", "question")
         before = db.export_all()
@@ -106,7 +106,7 @@ PUT = 'INSERT INTO state_meta ("key", "value") VALUES (?, ?)'
 
 
 class Abandoned(Exception):
-    """Raised inside a transaction, to see what becomes of it."""
+    """Raised inside a transaction to abort it."""
 
 
 class TestPort:
@@ -116,7 +116,7 @@ class TestPort:
     def test_a_failed_transaction_did_nothing(
         self, db: SessionDB, error: type[BaseException]
     ) -> None:
-        """Behaviour 90: it is rolled back, its error comes through, later writes are fine."""
+        """Behaviour 90: it is rolled back, its error is raised, later writes succeed."""
         db.set_meta("k", "before")
 
         def work(tx: WriteTransaction) -> None:
@@ -184,7 +184,7 @@ class TestPort:
             db.provider.write(lambda tx: tx.run(insert, ("s", None, 1.0, 2.0)))
 
     def test_a_stream_may_be_left_early(self, db: SessionDB) -> None:
-        """Rows come one by one; the rest is not missed."""
+        """Rows are read one by one; unread rows are discarded."""
         for number in range(100):
             db.set_meta(f"{number:03}", "v")
         with db.provider.read() as tx:
@@ -235,10 +235,10 @@ class TestPort:
 
 
 class TestIsolation:
-    """Reads and writes go on side by side."""
+    """Reads and writes do not block each other."""
 
     def test_a_read_is_of_one_moment(self, db: SessionDB) -> None:
-        """What is written meanwhile by another thread does not show in an open read."""
+        """A concurrent write of another thread is not visible in an open read."""
         db.set_meta("k", "old")
         select = 'SELECT "value" FROM state_meta WHERE "key" = ?'
         with db.provider.read() as tx:

@@ -1,4 +1,4 @@
-"""Trash: sessions that are gone for everybody and can be brought back."""
+"""Trash: sessions that are hidden everywhere and can be restored."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ CHANGES: list[tuple[str, Callable[[SessionDB], Any], Any]] = [
 
 
 class TestTrash:
-    """A session in the trash does not exist for any verb but those of the trash."""
+    """A trashed session is visible only to the methods of the trash."""
 
     @pytest.mark.parametrize(("read", "nothing"), [r[1:] for r in READS], ids=[r[0] for r in READS])
     def test_it_cannot_be_read(
         self, db: SessionDB, read: Callable[[SessionDB, int], Any], nothing: Any
     ) -> None:
-        """Every reader answers as if the session had never been."""
+        """Every reader behaves as if the session did not exist."""
         question, _ = thrown_away(db)
         assert read(db, question) == nothing
 
@@ -114,7 +114,7 @@ class TestTrash:
         change: Callable[[SessionDB], Any],
         nothing: Any,
     ) -> None:
-        """Every writer answers as if there were no such session, and leaves it alone."""
+        """Every writer behaves as if the session did not exist, and does not change it."""
         thrown_away(db)
         with caplog.at_level(logging.CRITICAL):
             assert change(db) == nothing
@@ -152,7 +152,7 @@ class TestTrash:
         assert db.restore_rewound("s") == 2
 
     def test_its_id_is_not_free(self, db: SessionDB) -> None:
-        """Creating it again says where it is, and so does usage that would create it."""
+        """Creating it again, or recording usage for it, raises an error that names the trash."""
         thrown_away(db)
         for create in (
             lambda: db.create_session("s", "cli"),
@@ -215,7 +215,7 @@ class TestTrash:
         assert db.sanitize_title(restored) == restored
 
     def test_what_is_in_the_trash(self, db: SessionDB, clock: FrozenClock) -> None:
-        """Newest first, with the title it had and when it was thrown away."""
+        """Newest first, with its title and the time it was trashed."""
         for name in ("a", "b"):
             clock.advance(60)
             db.create_session(name, "cli")
@@ -258,7 +258,7 @@ class TestTrash:
         assert ids(db.list_sessions_rich()) == ["b"]
 
     def test_a_chain_without_its_head(self, db: SessionDB, clock: FrozenClock) -> None:
-        """The continuation stands for itself."""
+        """The continuation is listed on its own."""
         db.create_session("a", "cli")
         compress(db, clock, "a", "b")
         exchange(db, "b", "question")
@@ -274,7 +274,7 @@ class TestTrash:
         ]
 
     def test_emptying_the_trash(self, db: SessionDB, clock: FrozenClock) -> None:
-        """For good, by how long things have been in it."""
+        """Permanently, by time in the trash."""
         for name in ("a", "b", "kept"):
             db.create_session(name, "cli")
             exchange(db, name, "hi")

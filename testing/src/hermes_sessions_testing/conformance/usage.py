@@ -29,7 +29,7 @@ def report(db: SessionDB, days: float = 30, **options: Any) -> dict[str, Any]:
 
 
 class TestInsights:
-    """The numbers are those of the sessions, and what is not known is not zero."""
+    """The numbers match the sessions; unknown values are None, not 0."""
 
     def test_nothing_is_there(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 103: an empty report has every part."""
@@ -109,7 +109,7 @@ class TestInsights:
         assert report(db, scope=Scope(conversation_ids=()))["empty"] is True
 
     def test_models(self, db: SessionDB) -> None:
-        """Behaviour 103: each call counts for its model, without the name of who sold it."""
+        """Behaviour 103: each call counts for its model, without the provider prefix."""
         db.create_session("s", "cli")
         db.update_token_counts("s", input_tokens=5, model="maker/A", billing_provider="p1")
         db.update_token_counts("s", input_tokens=5, model="A", billing_provider="p2")
@@ -254,7 +254,7 @@ def tokens_of(row: Mapping[str, Any]) -> list[int]:
 
 
 class TestUsage:
-    """Counters add up, and nothing that is known is forgotten."""
+    """Counters add up, and known values are kept."""
 
     def test_increments_add_up(self, db: SessionDB) -> None:
         """Behaviour 54: counters and costs add; routes keep the first value, labels the newest."""
@@ -377,7 +377,7 @@ class TestUsage:
         assert stored["api_call_count"] == 2
 
     def test_a_side_call_for_a_session_that_is_not_there(self, db: SessionDB) -> None:
-        """Behaviour 99: asked not to, it does not bring back what somebody deleted."""
+        """Behaviour 99: on request, it does not create a deleted session again."""
         db.record_auxiliary_usage("gone", "title", model="A", input_tokens=1, create=False)
         assert db.get_session("gone") is None
         assert db.get_model_usage("gone") == []
