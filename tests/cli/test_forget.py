@@ -171,7 +171,7 @@ def test_a_session_in_the_trash(filled: Hermes) -> None:
         ([], 2, "Say what to forget: one of --user, --chat and --session."),
         (["--user", "a", "--chat", "b"], 2, "Say what to forget: one of"),
         (["--user", "nobody", "--yes"], 1, "Nothing is known of user nobody; nothing was changed."),
-        (["--user", " ", "--yes"], 1, "Say which user to forget."),
+        (["--user", " ", "--yes"], 1, "Give the id of the user to forget."),
         (["--session", "nothing like it", "--yes"], 1, "nothing like it"),
         (["--resume", "abc"], 1, "There is no receipt 'abc'. See: hermes forget --receipts"),
         (["--resume", "abc", "--user", "a"], 2, "--resume goes alone"),

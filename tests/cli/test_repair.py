@@ -172,6 +172,6 @@ def test_a_tool_that_cannot_do_it(
     put(hermes, "messages leaf")
     result = hermes.call("repair", "--yes", "--way", "tool")
     assert result.code == 1
-    assert "no sqlite3 tool that can recover" in result.err
+    assert "No sqlite3 tool with .recover" in result.err
     assert hermes.store.read_bytes() == broken("messages leaf")
     assert hermes.call("repair", "--yes", "--json").json["way"] == "row by row"

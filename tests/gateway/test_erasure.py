@@ -14,8 +14,8 @@ from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.gateway.spool_erasure import ErasureFilter, spools_of
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT
 from hermes_sessions_testing.scripted_model import Answer, RecordedRequest
 from tests.care.erasure.disk_scan import found_in
@@ -38,7 +38,7 @@ def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
 
 def forget(harness: TelegramHarness, user: dict[str, object]) -> None:
     with SessionDB(harness.home / "state.db") as db:
-        receipt = Erasure(db.store).forget(Subject("user", str(user["id"]), "telegram"))
+        receipt = Erasure(db.store).forget(ErasureSubject("user", str(user["id"]), "telegram"))
         assert all(step.place == "store files" for step in receipt.pending), receipt
 
 
@@ -112,12 +112,12 @@ def test_files_of_the_dead(tmp_path: Path) -> None:
     journal.write_text('{"source": {"platform": "telegram", "user_id": "ann"}}\n')
     with SessionDB(tmp_path / "state.db") as db:
         erasure = Erasure(db.store, [spools_of(tmp_path, db.store)])
-        assert erasure.plan(Subject("user", "ann")).places["spools"] == {"messages": 3}
-        receipt = erasure.forget(Subject("user", "ann"))
+        assert erasure.plan(ErasureSubject("user", "ann")).places["spools"] == {"messages": 3}
+        receipt = erasure.forget(ErasureSubject("user", "ann"))
         step = receipt.step("spools")
         assert step is not None
         assert (step.status, step.removed) == ("done", {"messages": 3})
-        assert erasure.plan(Subject("user", "ann")).is_empty
+        assert erasure.plan(ErasureSubject("user", "ann")).is_empty
     assert found_in(tmp_path, [SECRET]) == []
     assert not journal.exists()
     found: list[Inbound] = []
@@ -134,9 +134,9 @@ def test_a_file_of_the_living(tmp_path: Path) -> None:
         living.append(inbound)
     with SessionDB(tmp_path / "state.db", clock=lambda: 10.0) as db:
         erasure = Erasure(db.store, [spools_of(tmp_path, db.store)])
-        receipt = erasure.forget(Subject("user", "ann"))
+        receipt = erasure.forget(ErasureSubject("user", "ann"))
         assert [step.place for step in receipt.pending] == ["spools"]
-        assert len(Receipts(db.store).pending_targets()) == 1
+        assert len(ErasureReceipts(db.store).pending_targets()) == 1
         is_forgotten = ErasureFilter(db.store)
         assert is_forgotten(spooled("ann", "x"))
         assert not is_forgotten(spooled("bob", "x"))
@@ -147,5 +147,5 @@ def test_a_file_of_the_living(tmp_path: Path) -> None:
         living.replay(lambda m: None if is_forgotten(m) else stored.append(m.text))
         assert stored == ["hello"]
         assert erasure.resume(receipt.id).status == "done"
-        assert Receipts(db.store).pending_targets() == []
+        assert ErasureReceipts(db.store).pending_targets() == []
         assert "ann" not in everything(db)

@@ -8,7 +8,7 @@ from typing import Final
 
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import spool_directory
-from hermes_sessions.storage.care.erasure.receipts import Receipts
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
 from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_about
 from hermes_sessions.storage.store import Store
 
@@ -43,7 +43,7 @@ class ErasureFilter:
     """Tells whether a spooled message belongs to a user who was erased meanwhile."""
 
     def __init__(self, store: Store) -> None:
-        self._receipts = Receipts(store)
+        self._receipts = ErasureReceipts(store)
 
     def __call__(self, inbound: Inbound) -> bool:
         """Return whether it must not be stored because it was sent before the erasure, by the

@@ -12,15 +12,15 @@ from hermes_sessions.lifecycle.host_files import (
     HostFiles,
     write_atomically,
 )
-from hermes_sessions.storage.care.erasure.receipts import Step
+from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.row_removal import mentions, without_person
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 
 NAME: Final = SESSIONS_JSON
 
 
 class SessionsJsonEntries:
-    """The entries of ``sessions.json`` in *directory*. See `Place` in ``storage.care.erasure``.
+    """The entries of ``sessions.json`` in *directory*. See `ErasurePlace`.
 
     A gateway writes the file from the database, so it does not restore entries erased there.
     """
@@ -31,33 +31,33 @@ class SessionsJsonEntries:
     def __init__(self, directory: Path) -> None:
         self._path = directory / SESSIONS_JSON
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         found = self._read()
         gone = len(found) - len(_kept(found, targets)) if isinstance(found, dict) else 0
         return {"entries": gone} if gone else {}
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         try:
             found = self._read()
             if not isinstance(found, dict):
                 text = f"{self._path} cannot be read. Repair it or remove it, then resume."
-                return Step(NAME, "pending", why=text)
+                return ErasureStep(NAME, "pending", why=text)
             kept = _kept(found, targets)
             if kept != found:
                 write_atomically(self._path, json.dumps(kept, indent=2) + "\n")
         except OSError as error:
-            return Step(NAME, "pending", why=f"{self._path}: {error.strerror}.")
+            return ErasureStep(NAME, "pending", why=f"{self._path}: {error.strerror}.")
         gone = len(found) - len(kept)
-        return Step(NAME, removed={"entries": gone} if gone else {})
+        return ErasureStep(NAME, removed={"entries": gone} if gone else {})
 
     def _read(self) -> Any:
         return _read(self._path)
 
 
 class RestartCountEntries:
-    """The lanes listed in ``restart_counts.json`` of a *home*. See `Place`."""
+    """The lanes listed in ``restart_counts.json`` of a *home*. See `ErasurePlace`."""
 
     name = RESTART_COUNTS
     needs_rows = False
@@ -65,14 +65,14 @@ class RestartCountEntries:
     def __init__(self, home: Path) -> None:
         self._path = home / RESTART_COUNTS
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         found = _read(self._path)
         gone = len(set(found) & set(targets.session_keys)) if isinstance(found, dict) else 0
         return {"entries": gone} if gone else {}
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         gone = self.count(targets)
         try:
             found = _read(self._path)
@@ -84,8 +84,8 @@ class RestartCountEntries:
                 }
                 HostFiles(self._path.parent).show_counts(kept)
         except OSError as error:
-            return Step(self.name, "pending", why=f"{self._path}: {error.strerror}.")
-        return Step(self.name, removed=gone)
+            return ErasureStep(self.name, "pending", why=f"{self._path}: {error.strerror}.")
+        return ErasureStep(self.name, removed=gone)
 
 
 def _read(path: Path) -> Any:
@@ -97,7 +97,7 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _kept(entries: dict[str, Any], targets: Targets) -> dict[str, Any]:
+def _kept(entries: dict[str, Any], targets: ErasureTargets) -> dict[str, Any]:
     """Return the entries to keep; those of shared rooms without the erased user."""
     meant = frozenset((*targets.session_ids, *targets.session_keys))
     stays = {

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_sessions.model.retention import RetentionPolicies
-    from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
+    from hermes_sessions.storage.care.retention.plan import (
+        RetentionApproval,
+        RetentionPlan,
+        RetentionResult,
+    )
     from hermes_sessions.storage.records import (
         AnchoredView,
         ConversationMessage,
@@ -822,7 +826,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.plan_retention`."""
         return await self._call(self._db.plan_retention, policies)
 
-    async def approve_retention(self, plan: RetentionPlan) -> Consent:
+    async def approve_retention(self, plan: RetentionPlan) -> RetentionApproval:
         """See `SessionDB.approve_retention`."""
         return await self._call(self._db.approve_retention, plan)
 

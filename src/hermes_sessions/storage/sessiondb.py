@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
     from hermes_sessions.storage.care.retention.plan import (
-        Consent,
+        RetentionApproval,
         RetentionPlan,
         RetentionResult,
     )
@@ -1118,7 +1118,7 @@ class SessionDB:
         """
         return self._retention_care.plan(policies)
 
-    def approve_retention(self, plan: RetentionPlan) -> Consent:
+    def approve_retention(self, plan: RetentionPlan) -> RetentionApproval:
         """Note that somebody saw a plan and agrees to the policies that made it.
 
         Raises:

@@ -68,7 +68,7 @@ def test_cut_off_anywhere(made: Path) -> None:
 def test_of_a_later_version(made: Path, tmp_path: Path) -> None:
     content = made.read_bytes().replace(b"BACKUP\n1\n", b"BACKUP\n2\n", 1)
     made.write_bytes(content)
-    with pytest.raises(BackupRefused, match=r"\(form 2.*Update this program") as error:
+    with pytest.raises(BackupRefused, match=r"\(format 2.*Update this program") as error:
         restore_backup(made, tmp_path / "new.db")
     assert not isinstance(error.value, BackupDamaged)
     assert [backup.state for backup in list_backups(made.parent)] == ["newer"]
@@ -220,7 +220,7 @@ def test_a_bomb_stays_small(tmp_path: Path) -> None:
     path = with_sections(tmp_path / "bomb.hsb", [section(bomb, 1000)], bomb)
     with opened(path) as container:
         got: list[int] = []
-        with pytest.raises(BackupDamaged, match="more than its manifest says"):
+        with pytest.raises(BackupDamaged, match="longer than its manifest says"):
             got.extend(len(piece) for piece in container.read("rows"))
         assert sum(got) <= 1000
     path = with_sections(tmp_path / "bomb.hsb", [section(bomb, 200_000_000)], bomb)

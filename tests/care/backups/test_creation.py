@@ -150,7 +150,7 @@ def test_one_at_a_time(tmp_path: Path, directory: Path, monkeypatch: pytest.Monk
     with (
         SessionDB(tmp_path / "state.db") as db,
         lock_backup_directory(directory, 0),
-        pytest.raises(StoreLocked, match="Another process makes or removes"),
+        pytest.raises(StoreLocked, match="Another process is creating or removing"),
     ):
         create_backup(db, directory)
 

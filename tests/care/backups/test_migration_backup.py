@@ -171,7 +171,7 @@ def test_without_room_nothing_is_changed(
     assert STEP not in steps_of(url)
     if kind == "sqlite":
         monkeypatch.setattr(backup_directory, "_SPARE_BYTES", 2**70)
-        with with_another_step(), pytest.raises(DiskFull, match="could not be backed up first"):
+        with with_another_step(), pytest.raises(DiskFull, match="its backup failed"):
             opened(url)
         monkeypatch.undo()
         monkeypatch.setenv("HERMES_HOME", str(home))

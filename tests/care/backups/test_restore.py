@@ -214,7 +214,7 @@ def test_a_store_of_a_newer_version(
 def test_places_that_are_no_file(url: str, directory: Path) -> None:
     with SessionDB(":memory:") as db:
         made = create_backup(db, directory)
-    with pytest.raises(InvalidInput, match="names no file"):
+    with pytest.raises(InvalidInput, match="is not a file"):
         restore_backup(made.path, url)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 
 
 def main(url: str, user_id: str, writes: int) -> None:
@@ -31,7 +31,7 @@ def main(url: str, user_id: str, writes: int) -> None:
         if pending:
             receipt = erasure.resume(pending[0].id)
         else:
-            receipt = erasure.forget(Subject("user", user_id))
+            receipt = erasure.forget(ErasureSubject("user", user_id))
         print(receipt.status)
 
 

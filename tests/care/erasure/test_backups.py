@@ -17,8 +17,8 @@ from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.file_places import BackupPlace
-from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.targets import Kind, Subject
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject, Kind
 from hermes_sessions.storage.transfer.copy_ledger import identity
 from tests.care.erasure.disk_scan import found_in
 from tests.care.erasure.scenario import ANN, ANNS_CHAT, BOB, SECRET, ErasureScenario, everything
@@ -51,8 +51,8 @@ def test_somebody_is_taken_out(
     db.delete_session("earlier")
     assert SECRET in rows_in(backup.path)
     erasure = erasure_on(db, directory)
-    assert erasure.plan(Subject("user", ANN)).places["backups"] == {"backups": 1}
-    receipt = erasure.forget(Subject("user", ANN))
+    assert erasure.plan(ErasureSubject("user", ANN)).places["backups"] == {"backups": 1}
+    receipt = erasure.forget(ErasureSubject("user", ANN))
     step = receipt.step("backups")
     assert step is not None
     assert (receipt.status, step.removed) == ("done", {"backups": 1})
@@ -65,7 +65,7 @@ def test_somebody_is_taken_out(
     assert BOB in found
     assert "it is noon" in found
     assert found_in(directory, [SECRET, ANN]) == []
-    assert erasure.plan(Subject("user", ANN)).is_empty
+    assert erasure.plan(ErasureSubject("user", ANN)).is_empty
 
 
 def test_a_backup_that_cannot_be_read(db: SessionDB, directory: Path, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_backup_that_cannot_be_read(db: SessionDB, directory: Path, tmp_path: 
     content = backup.path.read_bytes()
     backup.path.write_bytes(content[: len(content) // 2])
     erasure = erasure_on(db, directory)
-    receipt = erasure.forget(Subject("user", ANN))
+    receipt = erasure.forget(ErasureSubject("user", ANN))
     assert [step.place for step in receipt.pending] == ["backups"]
     assert str(backup.path) in str(receipt.pending[0].why)
     assert erasure.resume(receipt.id).status == "pending"
@@ -94,7 +94,7 @@ def test_a_disk_that_comes_back(db: SessionDB, directory: Path, tmp_path: Path) 
     shutil.move(directory, away)
     directory.write_text("")
     erasure = erasure_on(db, directory)
-    receipt = erasure.forget(Subject("user", ANN))
+    receipt = erasure.forget(ErasureSubject("user", ANN))
     assert [step.place for step in receipt.pending] == ["backups"]
     directory.unlink()
     shutil.move(away, directory)
@@ -115,7 +115,7 @@ def test_backups_of_other_stores(directory: Path, tmp_path: Path) -> None:
             db.append_message("s", "user", SECRET)
             create_backup(db.provider, directory)
     with SessionDB(tmp_path / "one.db") as one:
-        receipt = erasure_on(one, directory).forget(Subject("user", ANN))
+        receipt = erasure_on(one, directory).forget(ErasureSubject("user", ANN))
         held = {b.path: SECRET in rows_in(b.path) for b in list_backups(directory)}
         [other] = [path for path, holds in held.items() if holds]
         [step] = receipt.pending
@@ -123,7 +123,7 @@ def test_backups_of_other_stores(directory: Path, tmp_path: Path) -> None:
         assert f"{other} is a backup of another store" in str(step.why)
         assert "two.db" in str(step.why)
         with SessionDB(tmp_path / "two.db") as two:
-            assert erasure_on(two, directory).forget(Subject("user", ANN)).status == "done"
+            assert erasure_on(two, directory).forget(ErasureSubject("user", ANN)).status == "done"
         assert erasure_on(one, directory).resume(receipt.id).status == "done"
 
 
@@ -135,9 +135,9 @@ def test_a_backup_that_is_being_made_meanwhile(
     # Nobody leaves while we wait, so there is nothing to wait for.
     erasure = Erasure(db.store, [BackupPlace(directory, identity(db.provider), patience=0)])
     with lock_backup_directory(directory, 1):
-        receipt = erasure.forget(Subject("user", ANN))
+        receipt = erasure.forget(ErasureSubject("user", ANN))
     assert [step.place for step in receipt.pending] == ["backups"]
-    assert "makes or removes backups" in str(receipt.pending[0].why)
+    assert "creating or removing backups" in str(receipt.pending[0].why)
     assert erasure.resume(receipt.id).status == "done"
 
 
@@ -146,7 +146,7 @@ def test_what_a_killed_process_has_unpacked(db: SessionDB, directory: Path, tmp_
     left = directory / ".abc.unpacked"
     left.mkdir(parents=True)
     (left / "store.db").write_text(SECRET)
-    assert erasure_on(db, directory).forget(Subject("user", ANN)).status == "done"
+    assert erasure_on(db, directory).forget(ErasureSubject("user", ANN)).status == "done"
     assert found_in(directory, [SECRET]) == []
 
 
@@ -156,7 +156,7 @@ def test_a_backup_of_a_state_in_which_it_was_begun(
 ) -> None:
     """It was made after the request, and before anything was erased: lanes and all are in it."""
     ErasureScenario(db, tmp_path).fill()
-    receipt, targets = Receipts(db.store).begin(Subject(kind, name), "begun")
+    receipt, targets = ErasureReceipts(db.store).begin(ErasureSubject(kind, name), "begun")
     assert targets.lanes
     backup = create_backup(db.provider, directory, now=lambda: db.store.clock() + 60)
     assert erasure_on(db, directory).resume(receipt.id).status == "done"
@@ -172,4 +172,4 @@ def test_a_directory_that_nobody_can_write(db: SessionDB, directory: Path, tmp_p
     directory.mkdir()
     # What is in the place of the lock keeps it from being taken, whoever asks.
     (directory / ".lock").mkdir()
-    assert erasure_on(db, directory).forget(Subject("user", ANN)).status == "done"
+    assert erasure_on(db, directory).forget(ErasureSubject("user", ANN)).status == "done"

@@ -14,8 +14,8 @@ import pytest
 from hermes_sessions import SessionDB, StaleFence
 from hermes_sessions.errors import UnknownSession
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from tests.care.erasure.scenario import (
     ANN,
     ANNS_CHAT,
@@ -39,7 +39,7 @@ def test_a_turn_that_runs(db: SessionDB, tmp_path: Path) -> None:
     scenario = ErasureScenario(db, tmp_path)
     scenario.hear(private(ANN, ANNS_CHAT), f"a {SECRET}?")
     taken, lease = scenario.begin(private(ANN, ANNS_CHAT))
-    assert Erasure(db.store).forget(Subject("user", ANN)).status == "done"
+    assert Erasure(db.store).forget(ErasureSubject("user", ANN)).status == "done"
     with pytest.raises((StaleFence, UnknownSession)):
         db.append_message(taken.turn.session_id, "assistant", f"yes, {SECRET}", fence=lease.token)
     with pytest.raises(StaleFence):
@@ -56,7 +56,7 @@ def test_a_turn_that_runs_in_a_room(db: SessionDB, tmp_path: Path) -> None:
     scenario.hear(in_room(ANN), f"a {SECRET}?")
     taken, lease = scenario.begin(in_room(ANN))
     scenario.hear(in_room(BOB), "and me?")
-    Erasure(db.store).forget(Subject("user", ANN))
+    Erasure(db.store).forget(ErasureSubject("user", ANN))
     with pytest.raises(StaleFence):
         db.append_message(taken.turn.session_id, "assistant", f"yes, {SECRET}", fence=lease.token)
     assert not scenario.mail.finish(taken.turn, "completed").is_accepted
@@ -71,7 +71,7 @@ def test_a_turn_of_somebody_else_in_a_room(db: SessionDB, tmp_path: Path) -> Non
     scenario.talk(in_room(ANN), f"a {SECRET}", f"yes, {SECRET}")
     scenario.hear(in_room(BOB), "and me?")
     taken, lease = scenario.begin(in_room(BOB))
-    Erasure(db.store).forget(Subject("user", ANN))
+    Erasure(db.store).forget(ErasureSubject("user", ANN))
     db.append_message(taken.turn.session_id, "assistant", "you, too", fence=lease.token)
     assert scenario.mail.finish(taken.turn, "completed").is_accepted
     assert [m["content"] for m in db.get_messages(taken.turn.session_id)] == ["and me?", "you, too"]
@@ -82,7 +82,7 @@ def test_a_chat_that_holds_its_session(db: SessionDB) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "user", SECRET)
     lease = db.take_lease("s", "a chat")
-    assert Erasure(db.store).forget(Subject("session", "s")).status == "done"
+    assert Erasure(db.store).forget(ErasureSubject("session", "s")).status == "done"
     with pytest.raises((StaleFence, UnknownSession)):
         db.append_message("s", "assistant", SECRET, fence=lease.token)
     db.release_lease(lease)
@@ -109,7 +109,7 @@ def test_messages_that_arrive_meanwhile(open_store: OpenStore, tmp_path: Path) -
             talking = pool.submit(talk)
             begun.wait(60)
             try:
-                receipt = eraser.forget(Subject("user", ANN))
+                receipt = eraser.forget(ErasureSubject("user", ANN))
             finally:
                 stop.set()
             talking.result()
@@ -128,7 +128,7 @@ def test_two_at_once(open_store: OpenStore, tmp_path: Path) -> None:
 
         def forget(store: SessionDB) -> str:
             ready.wait(60)
-            return Erasure(store.store).forget(Subject("user", ANN)).status
+            return Erasure(store.store).forget(ErasureSubject("user", ANN)).status
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(forget, (db, other)))
@@ -173,8 +173,8 @@ def test_a_session_that_is_continued_meanwhile(db: SessionDB) -> None:
     """After it was found, and before it goes: the continuation goes, too."""
     db.create_session("s", "telegram", user_id=ANN)
     db.append_message("s", "user", SECRET)
-    receipts = Receipts(db.store)
-    receipt, _ = receipts.begin(Subject("user", ANN), "abc")
+    receipts = ErasureReceipts(db.store)
+    receipt, _ = receipts.begin(ErasureSubject("user", ANN), "abc")
     db.continue_session("s", "s2", [{"role": "user", "content": f"{SECRET} so far"}])
     db.continue_session("s2", "s3", [{"role": "user", "content": f"{SECRET} by now"}])
     assert Erasure(db.store).resume(receipt.id).status == "done"

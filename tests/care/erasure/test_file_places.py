@@ -10,10 +10,10 @@ import pytest
 
 from hermes_sessions.lifecycle.file_erasure import RestartCountEntries, SessionsJsonEntries
 from hermes_sessions.storage.care.erasure.file_places import StoreCopyPlace, TranscriptPlace
-from hermes_sessions.storage.care.erasure.targets import Subject, Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject, ErasureTargets
 
-MEANT = Targets(
-    subject=Subject("user", "ann", "telegram"),
+MEANT = ErasureTargets(
+    subject=ErasureSubject("user", "ann", "telegram"),
     requested_at=1.0,
     ids=("ann",),
     chat_ids=("12",),

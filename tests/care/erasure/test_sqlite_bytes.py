@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.row_removal import scrub
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from hermes_sessions.storage.sqlite import provider as sqlite_provider
 from hermes_sessions.text.token_encoder import document
 from hermes_sessions_testing.clock import FrozenClock
@@ -61,7 +61,7 @@ def test_nothing_is_left(scenario: ErasureScenario, path: Path) -> None:
     scenario.fill()
     churn(scenario.db)
     assert {word for _, word in found_in(path, NEEDLES)} == set(NEEDLES)
-    receipt = Erasure(scenario.db.store).forget(Subject("user", ANN))
+    receipt = Erasure(scenario.db.store).forget(ErasureSubject("user", ANN))
     assert receipt.status == "done"
     assert found_in(path, NEEDLES) == []
     assert scenario.db.message_count() > 0
@@ -77,7 +77,7 @@ def test_a_rollback_journal(tmp_path: Path, path: Path) -> None:
     with SessionDB(provider=provider, clock=FrozenClock()) as db:
         scenario = ErasureScenario(db, tmp_path)
         scenario.fill()
-        assert Erasure(db.store).forget(Subject("user", ANN)).status == "done"
+        assert Erasure(db.store).forget(ErasureSubject("user", ANN)).status == "done"
         assert found_in(path, NEEDLES) == []
 
 
@@ -95,10 +95,10 @@ def test_a_reader_of_a_state_from_before(
     erasure = Erasure(scenario.db.store)
     with scenario.db.provider.read() as tx:
         tx.one("SELECT COUNT(*) FROM messages")
-        receipt = erasure.forget(Subject("user", ANN))
+        receipt = erasure.forget(ErasureSubject("user", ANN))
         assert receipt.status == "pending"
         [step] = receipt.pending
-        assert (step.place, "reads a state" in str(step.why)) == ("store files", True)
+        assert (step.place, "older snapshot" in str(step.why)) == ("store files", True)
         assert found_in(path, [SECRET]) != []
         assert erasure.resume(receipt.id).status == "pending"
     done = erasure.resume(receipt.id)
@@ -113,7 +113,7 @@ def test_a_large_store_is_not_rebuilt_unasked(
     monkeypatch.setattr(sqlite_provider, "_REBUILT_AT_ONCE", 0)
     scenario.fill()
     erasure = Erasure(scenario.db.store)
-    receipt = erasure.forget(Subject("user", ANN))
+    receipt = erasure.forget(ErasureSubject("user", ANN))
     assert [step.place for step in receipt.pending] == ["store files"]
     assert "until the file is rebuilt" in str(receipt.pending[0].why)
     assert erasure.resume(receipt.id).status == "pending"
@@ -131,7 +131,7 @@ def test_pages_that_are_given_back_are_overwritten(
     db.append_message("s", "user", f"{'long ' * 5000}{SECRET}{' long' * 5000}")
     db.optimize_search()
     assert found_in(path, [SECRET]) != []
-    Erasure(db.store).forget(Subject("session", "s"))
+    Erasure(db.store).forget(ErasureSubject("session", "s"))
     assert found_in(path, [SECRET]) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions import InvalidInput, SessionDB
 from hermes_sessions.errors import NotFound, OnHold
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from tests.care.erasure.scenario import (
     ANN,
     ANNS_CHAT,
@@ -35,7 +35,7 @@ def test_a_person(scenario: ErasureScenario) -> None:
     sessions = scenario.fill()
     db = scenario.db
     bobs = db.get_messages(sessions["bob"])
-    receipt = Erasure(db.store).forget(Subject("user", ANN))
+    receipt = Erasure(db.store).forget(ErasureSubject("user", ANN))
     assert receipt.status == "done", receipt
     left = everything(db)
     for needle in (SECRET, ANN, ANNS_CHAT, sessions["ann"]):
@@ -62,7 +62,7 @@ def test_a_person(scenario: ErasureScenario) -> None:
 def test_a_chat(scenario: ErasureScenario) -> None:
     """A room goes as a whole, whoever wrote there; the people in it stay known."""
     sessions = scenario.fill()
-    receipt = Erasure(scenario.db.store).forget(Subject("chat", ROOM, "telegram"))
+    receipt = Erasure(scenario.db.store).forget(ErasureSubject("chat", ROOM, "telegram"))
     assert receipt.status == "done"
     left = everything(scenario.db)
     for needle in (ROOM, sessions["room"], "it is noon"):
@@ -74,7 +74,7 @@ def test_a_chat(scenario: ErasureScenario) -> None:
 def test_a_session(scenario: ErasureScenario) -> None:
     """With all of its lineage, and what its lane has of it; the lane itself begins anew."""
     sessions = scenario.fill()
-    receipt = Erasure(scenario.db.store).forget(Subject("session", "cont"))
+    receipt = Erasure(scenario.db.store).forget(ErasureSubject("session", "cont"))
     assert receipt.status == "done"
     left = everything(scenario.db)
     for needle in (sessions["ann"], "The xylographer story", "xylographer summary"):
@@ -87,7 +87,7 @@ def test_a_session(scenario: ErasureScenario) -> None:
 
 def test_an_alias_is_enough(scenario: ErasureScenario) -> None:
     scenario.fill()
-    Erasure(scenario.db.store).forget(Subject("user", f"{ANN}-alias", "telegram"))
+    Erasure(scenario.db.store).forget(ErasureSubject("user", f"{ANN}-alias", "telegram"))
     assert SECRET not in everything(scenario.db)
 
 
@@ -95,8 +95,8 @@ def test_another_platform_is_left_alone(scenario: ErasureScenario) -> None:
     scenario.fill()
     before = everything(scenario.db)
     erasure = Erasure(scenario.db.store)
-    assert erasure.plan(Subject("user", ANN, "signal")).is_empty
-    erasure.forget(Subject("user", ANN, "signal"))
+    assert erasure.plan(ErasureSubject("user", ANN, "signal")).is_empty
+    erasure.forget(ErasureSubject("user", ANN, "signal"))
     assert everything(scenario.db, but=("erasures",)) == "\n".join(before.splitlines())
 
 
@@ -113,7 +113,7 @@ def test_a_summary_that_was_made_of_it(scenario: ErasureScenario) -> None:
     ]
     db.continue_session(sessions["room"], "room-2", kept)
     db.set_session_title("room-2", f"About {SECRET}")
-    Erasure(db.store).forget(Subject("user", ANN))
+    Erasure(db.store).forget(ErasureSubject("user", ANN))
     assert SECRET not in everything(db)
     assert [m["content"] for m in db.get_messages("room-2")] == ["is it late?", "it is noon"]
 
@@ -121,7 +121,7 @@ def test_a_summary_that_was_made_of_it(scenario: ErasureScenario) -> None:
 def test_a_plan_changes_nothing(scenario: ErasureScenario) -> None:
     scenario.fill()
     before = everything(scenario.db)
-    plan = Erasure(scenario.db.store).plan(Subject("user", ANN))
+    plan = Erasure(scenario.db.store).plan(ErasureSubject("user", ANN))
     assert everything(scenario.db) == before
     assert plan.targets.platforms == ("telegram",)
     counts = plan.places["database"]
@@ -133,9 +133,9 @@ def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
     """They tell what was done, and whoever knows the id can ask for theirs; others read nothing."""
     scenario.fill()
     erasure = Erasure(scenario.db.store)
-    done = erasure.forget(Subject("user", ANN))
-    erasure.forget(Subject("chat", ROOM))
-    assert erasure.receipts(Subject("user", ANN)) == [done]
+    done = erasure.forget(ErasureSubject("user", ANN))
+    erasure.forget(ErasureSubject("chat", ROOM))
+    assert erasure.receipts(ErasureSubject("user", ANN)) == [done]
     assert len(erasure.receipts()) == 2
     assert erasure.resume(done.id[:6]) == done
     step = done.step("database")
@@ -147,9 +147,9 @@ def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
     assert (done.steps[-1].why is None) == (scenario.db.provider.name == "sqlite")
 
 
-@pytest.mark.parametrize("wrong", [Subject("user", " "), Subject("group", "1")])  # type: ignore[arg-type]
+@pytest.mark.parametrize("wrong", [ErasureSubject("user", " "), ErasureSubject("group", "1")])  # type: ignore[arg-type]
 @ONCE
-def test_nobody_is_meant(db: SessionDB, wrong: Subject) -> None:
+def test_nobody_is_meant(db: SessionDB, wrong: ErasureSubject) -> None:
     with pytest.raises(InvalidInput):
         Erasure(db.store).forget(wrong)
     assert Erasure(db.store).receipts() == []
@@ -166,7 +166,7 @@ def test_what_a_lane_says_about_a_session_before(scenario: ErasureScenario) -> N
     key = scenario.sessions.session_key(private(BOB, BOBS_CHAT))
     scenario.sessions.reset_session(key)
     assert sessions["bob"] in everything(scenario.db)
-    Erasure(scenario.db.store).forget(Subject("session", sessions["bob"]))
+    Erasure(scenario.db.store).forget(ErasureSubject("session", sessions["bob"]))
     assert sessions["bob"] not in everything(scenario.db)
 
 
@@ -177,10 +177,10 @@ def test_what_is_on_hold_is_not_forgotten(scenario: ErasureScenario, held: str) 
     scenario.db.hold_session(sessions[held], "a lawsuit")
     before = everything(scenario.db)
     with pytest.raises(OnHold, match="a lawsuit"):
-        Erasure(scenario.db.store).forget(Subject("user", ANN))
+        Erasure(scenario.db.store).forget(ErasureSubject("user", ANN))
     assert everything(scenario.db) == before
     scenario.db.lift_hold(sessions[held])
-    assert Erasure(scenario.db.store).forget(Subject("user", ANN)).status == "done"
+    assert Erasure(scenario.db.store).forget(ErasureSubject("user", ANN)).status == "done"
     assert SECRET not in everything(scenario.db)
 
 
@@ -204,5 +204,5 @@ def test_what_a_turn_in_a_room_failed_with(scenario: ErasureScenario) -> None:
     taken, lease = scenario.begin(in_room(ANN))
     scenario.mail.finish(taken.turn, "failed", detail=f"refused: {SECRET}")
     scenario.leases.release(lease)
-    assert Erasure(scenario.db.store).forget(Subject("user", ANN)).status == "done"
+    assert Erasure(scenario.db.store).forget(ErasureSubject("user", ANN)).status == "done"
     assert SECRET not in everything(scenario.db)

@@ -275,7 +275,7 @@ def test_what_was_never_a_store(path: Path) -> None:
 
 def test_no_file_at_all(path: Path) -> None:
     for ask in (check, repair):
-        with pytest.raises(StoreMissing, match="is not there"):
+        with pytest.raises(StoreMissing, match="does not exist"):
             ask(path)
     assert not path.exists()
 
@@ -341,7 +341,7 @@ def test_a_text_that_is_no_text_any_more(path: Path, way: Way) -> None:
     assert found[3].endswith(content(2, 3)[1:])
     assert (report.damaged_texts, report.is_everything_saved) == (1, False)
     [note] = [note for note in report.notes if note.startswith("messages ")]
-    assert ("no UTF-8" if way == "tool" else "is damaged") in note
+    assert ("not UTF-8" if way == "tool" else "is damaged") in note
     assert found[4:] == [content(2, number) for number in range(4, MESSAGES)]
 
 

@@ -23,7 +23,7 @@ from hermes_sessions.model.retention import (
     retention_class,
     select_removals,
 )
-from hermes_sessions.storage.care.retention.plan import CONSENT
+from hermes_sessions.storage.care.retention.plan import APPROVAL_KEY
 from hermes_sessions.storage.transfer.run import Transfer
 from hermes_sessions_testing.clock import FrozenClock
 
@@ -142,7 +142,7 @@ def test_the_watcher_of_a_gateway_does_it_too(home: Path) -> None:
 def test_consent_that_cannot_be_read_is_none() -> None:
     with SessionDB() as db:
         for text in ("", "nonsense", "[]", '{"fingerprint": 1}', "null"):
-            db.set_meta(CONSENT, text)
+            db.set_meta(APPROVAL_KEY, text)
             assert not db.plan_retention().is_approved
 
 

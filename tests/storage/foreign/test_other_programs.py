@@ -14,7 +14,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from hermes_sessions.storage.repositories import derived_columns
 from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.store import Store
@@ -487,10 +487,13 @@ def test_forgetting_takes_what_belongs_to_the_conversation_by_now(shared: Shared
         talk(db, "b")
         talk(db, "other")
         shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "b")
-        assert Erasure(db.store).plan(Subject("session", "a")).targets.session_ids == ("a", "b")
+        assert Erasure(db.store).plan(ErasureSubject("session", "a")).targets.session_ids == (
+            "a",
+            "b",
+        )
         shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "other")
         shared.program.run("UPDATE sessions SET parent_session_id = NULL WHERE id = ?", "b")
-        assert Erasure(db.store).forget(Subject("session", "a")).status == "done"
+        assert Erasure(db.store).forget(ErasureSubject("session", "a")).status == "done"
         assert shared.program.run("SELECT id FROM sessions") == [("b",)]
         assert shared.notes() == []
 

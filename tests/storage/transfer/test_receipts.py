@@ -9,17 +9,17 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import OnHold
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.receipts import Receipt, Receipts
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipt, ErasureReceipts
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from tests.care.erasure.scenario import everything
 from tests.storage.transfer.stores import KINDS, NewStore, compared, move, opened, rows
 
-ANN = Subject("user", "ann-4711")
-LATE = Subject("session", "late")
+ANN = ErasureSubject("user", "ann-4711")
+LATE = ErasureSubject("session", "late")
 SECRET = "xylographer"
 
 
-def make_store(url: str) -> Receipt:
+def make_store(url: str) -> ErasureReceipt:
     """A store from which Ann was erased, in which a session is on hold, and from which another one
     is still to be erased: whoever began that was killed. Return Ann's receipt.
     """
@@ -32,11 +32,11 @@ def make_store(url: str) -> Receipt:
         assert db.hold_session("held", "court order 漓江")
         receipt = Erasure(db.store).forget(ANN)
         assert receipt.status == "done"
-        Receipts(db.store).begin(LATE, "0123456789abcdef")
+        ErasureReceipts(db.store).begin(LATE, "0123456789abcdef")
     return receipt
 
 
-def receipts(db: SessionDB) -> list[Receipt]:
+def receipts(db: SessionDB) -> list[ErasureReceipt]:
     return Erasure(db.store).receipts()
 
 

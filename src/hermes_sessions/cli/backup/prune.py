@@ -12,7 +12,7 @@ from hermes_sessions.cli.options import number_of_days, pass_console, whole_numb
 from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.config import load_settings
-from hermes_sessions.storage.care.backups import BackupRule, Pruned, prune_backups
+from hermes_sessions.storage.care.backups import BackupRule, PruneResult, prune_backups
 
 _Check = Callable[[click.Context, click.Parameter, str], float]
 
@@ -81,11 +81,11 @@ def prune(
     _show(console, prune_backups(where, rule, now=console.clock), dry_run=False)
 
 
-def _all(pruned: Pruned) -> int:
+def _all(pruned: PruneResult) -> int:
     return len(pruned.gone) + len(pruned.kept)
 
 
-def _show(console: Console, pruned: Pruned, *, dry_run: bool) -> None:
+def _show(console: Console, pruned: PruneResult, *, dry_run: bool) -> None:
     if console.as_json:
         console.print_json(
             {

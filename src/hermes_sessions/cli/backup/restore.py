@@ -20,7 +20,7 @@ from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import configured_file, show_warnings
 from hermes_sessions.config import load_settings
-from hermes_sessions.storage.care.backups import Backup, Restored, restore_backup
+from hermes_sessions.storage.care.backups import Backup, RestoreResult, restore_backup
 from hermes_sessions.storage.care.backups.backup_directory import find_backup, read_manifest
 from hermes_sessions.storage.provider_registry import open_provider
 from hermes_sessions.storage.transfer.copy_ledger import identity_of
@@ -77,7 +77,7 @@ def _is_of_configured_store(backup: Backup) -> bool:
     return backup.store == identity_of("sqlite", os.path.realpath(settings.sqlite.path), None)
 
 
-def _show(console: Console, done: Restored) -> None:
+def _show(console: Console, done: RestoreResult) -> None:
     if console.as_json:
         console.print_json(
             {

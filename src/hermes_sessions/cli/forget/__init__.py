@@ -20,11 +20,11 @@ from hermes_sessions.cli.sessions.delete import dry_run_option
 from hermes_sessions.cli.store import has_store, open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput, NotFound, OnHold, StoreError
-from hermes_sessions.storage.care.erasure.targets import Kind, Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject, Kind
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.erasure.coordinator import Erasure, Plan
-    from hermes_sessions.storage.care.erasure.receipts import Receipt
+    from hermes_sessions.storage.care.erasure.coordinator import Erasure, ErasurePlan
+    from hermes_sessions.storage.care.erasure.receipts import ErasureReceipt
     from hermes_sessions.storage.sessiondb import SessionDB
 
 
@@ -126,8 +126,8 @@ def _platform(name: str | None) -> str | None:
     return None if name is None else name.strip().lower()
 
 
-def _subject(db: SessionDB, kind: Kind, value: str, platform: str | None) -> Subject:
-    return Subject(kind, _resolved(db, kind, value), _platform(platform)).checked()
+def _subject(db: SessionDB, kind: Kind, value: str, platform: str | None) -> ErasureSubject:
+    return ErasureSubject(kind, _resolved(db, kind, value), _platform(platform)).checked()
 
 
 def _resolved(db: SessionDB, kind: Kind, value: str) -> str:
@@ -139,7 +139,7 @@ def _resolved(db: SessionDB, kind: Kind, value: str) -> str:
     return str(find_session(db, value)["id"])
 
 
-def _planned(erasure: Erasure, subject: Subject, *, rows_will_do: bool) -> Plan:
+def _planned(erasure: Erasure, subject: ErasureSubject, *, rows_will_do: bool) -> ErasurePlan:
     plan = erasure.plan(subject, rows_only=rows_will_do)
     if plan.is_empty and rows_will_do:
         plan = erasure.plan(subject)
@@ -155,14 +155,14 @@ def _planned(erasure: Erasure, subject: Subject, *, rows_will_do: bool) -> Plan:
     return plan
 
 
-def _explain(console: Console, plan: Plan) -> None:
+def _explain(console: Console, plan: ErasurePlan) -> None:
     if console.as_json:
         console.print_json(plan_document(plan))
         return
     console.print([*plan_lines(plan), "Nothing was changed."])
 
 
-def _report(console: Console, receipt: Receipt) -> None:
+def _report(console: Console, receipt: ErasureReceipt) -> None:
     if console.as_json:
         console.print_json(receipt_document(receipt))
     else:
@@ -179,7 +179,7 @@ def _resume(console: Console, receipt_id: str, *, rebuild: bool) -> None:
 
 def _show_receipts(console: Console, named: list[tuple[Kind, str]], platform: str | None) -> None:
     with open_for_reading(console) as db:
-        subject = Subject(*named[0], _platform(platform)).checked() if named else None
+        subject = ErasureSubject(*named[0], _platform(platform)).checked() if named else None
         found = [
             receipt
             for receipt in _erasure(db).receipts(subject)

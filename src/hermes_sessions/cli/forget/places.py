@@ -12,15 +12,15 @@ from hermes_sessions.agent.chat_spool import chat_spool_root
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.gateway.spool_erasure import spools_of
 from hermes_sessions.lifecycle.file_erasure import RestartCountEntries, SessionsJsonEntries
-from hermes_sessions.storage.care.erasure.coordinator import Erasure, Place
+from hermes_sessions.storage.care.erasure.coordinator import Erasure, ErasurePlace
 from hermes_sessions.storage.care.erasure.discovery import column
 from hermes_sessions.storage.care.erasure.file_places import (
     BackupPlace,
     StoreCopyPlace,
     TranscriptPlace,
 )
-from hermes_sessions.storage.care.erasure.receipts import Step
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.receipts import ErasureStep
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.copy_ledger import identity
@@ -33,7 +33,7 @@ NAME: Final = "input history"
 
 class InputHistory:
     """The lines in the history *file* that were said in sessions which go, or named them. They are
-    found by what they say, so this comes before the sessions. See `Place`.
+    found by what they say, so this comes before the sessions. See `ErasurePlace`.
     """
 
     name = NAME
@@ -43,28 +43,28 @@ class InputHistory:
         self._store = store
         self._file = file
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         said = self._said(targets)
         number = sum(_is_meant(entry, said) for entry in self._entries()) if said else 0
         return {"lines": number} if number else {}
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         said = self._said(targets)
         if not said:
-            return Step(NAME)
+            return ErasureStep(NAME)
         try:
             entries = list(self._entries())
             kept = [entry for entry in entries if not _is_meant(entry, said)]
             if len(kept) < len(entries):
                 _replace(self._file, "".join(kept))
         except OSError as error:
-            return Step(NAME, "pending", why=f"{self._file}: {error.strerror}.")
+            return ErasureStep(NAME, "pending", why=f"{self._file}: {error.strerror}.")
         removed = len(entries) - len(kept)
-        return Step(NAME, removed={"lines": removed} if removed else {})
+        return ErasureStep(NAME, removed={"lines": removed} if removed else {})
 
-    def _said(self, targets: Targets) -> frozenset[str]:
+    def _said(self, targets: ErasureTargets) -> frozenset[str]:
         """Return the lines that were said. One message can be several entries: a backslash goes on
         in the next, and what is typed while an answer comes is joined.
         """
@@ -131,7 +131,7 @@ def make_erasure(db: SessionDB, settings: Settings) -> Erasure:
     """Return what erases on the configured store, and everywhere around it."""
     home = settings.home
     sessions = home / "sessions"
-    places: list[Place] = [
+    places: list[ErasurePlace] = [
         InputHistory(db.store, home / HISTORY_FILE),
         spools_of(home, db.store, [chat_spool_root(home)]),
         SessionsJsonEntries(sessions),

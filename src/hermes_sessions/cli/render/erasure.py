@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.storage.care.erasure.coordinator import Plan
-from hermes_sessions.storage.care.erasure.receipts import Receipt, Step
+from hermes_sessions.storage.care.erasure.coordinator import ErasurePlan
+from hermes_sessions.storage.care.erasure.receipts import ErasureReceipt, ErasureStep
 from hermes_sessions.storage.care.erasure.row_removal import FILES, INDEX
-from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 
 #: One and many of what tables hold, where the name of the table does not say it.
 _WORDS: Final = {
@@ -35,7 +35,7 @@ _WORDS: Final = {
 _PLACE_WIDTH: Final = 20
 
 
-def subject_text(subject: Subject) -> str:
+def subject_text(subject: ErasureSubject) -> str:
     """Return who or what is meant, in words."""
     where = f" on {one_line(subject.platform)}" if subject.platform else ""
     return f"{subject.kind} {one_line(subject.id)}{where}"
@@ -51,7 +51,7 @@ def amounts(counts: Mapping[str, int]) -> str:
     return ", ".join(said)
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: ErasurePlan) -> list[str]:
     """Return what would go, a line for each place."""
     lines = [f"{subject_text(plan.targets.subject)}:"]
     for place, counts in plan.places.items():
@@ -59,7 +59,7 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: ErasurePlan) -> dict[str, Any]:
     """Return what would go as JSON."""
     subject = plan.targets.subject
     return {
@@ -74,7 +74,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def receipt_lines(receipt: Receipt) -> list[str]:
+def receipt_lines(receipt: ErasureReceipt) -> list[str]:
     """Return a receipt: what was done where, and what is pending."""
     about = f"a {receipt.kind}" + (f" on {one_line(receipt.platform)}" if receipt.platform else "")
     when = datetime.fromtimestamp(receipt.requested_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -87,13 +87,13 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     return lines
 
 
-def finishing_command(receipt: Receipt) -> str:
+def finishing_command(receipt: ErasureReceipt) -> str:
     """Return the command that does what is pending."""
     needs_rebuild = any("rebuilt" in (step.why or "") for step in receipt.pending)
     return f"hermes forget --resume {receipt.id}{' --rebuild' if needs_rebuild else ''}"
 
 
-def receipt_document(receipt: Receipt) -> dict[str, Any]:
+def receipt_document(receipt: ErasureReceipt) -> dict[str, Any]:
     """Return a receipt as JSON."""
     return {
         "receipt": receipt.id,
@@ -115,7 +115,7 @@ def receipt_document(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _became(step: Step) -> str:
+def _became(step: ErasureStep) -> str:
     said = amounts(step.removed)
     if step.status == "pending":
         return f"{said}; pending" if said else "pending"

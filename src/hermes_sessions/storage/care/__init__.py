@@ -1,1 +1,1 @@
-"""What looks after a store: backups, salvage, the doctor, erasure, retention, health."""
+"""Maintenance of a store: backups, repair, the doctor, erasure, retention, health."""

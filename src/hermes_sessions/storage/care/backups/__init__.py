@@ -1,6 +1,6 @@
-"""Making, verifying, listing, rotating and restoring backups.
+"""Create, verify, list, rotate and restore backups.
 
-What is listed here is for everybody; names are loaded when they are first used.
+The public names; each is imported on first use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.backups.backup_contents import (
-        Containing,
+        BackupMatch,
         backups_containing,
         opened_as_store,
         remove_backup,
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     )
     from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups
     from hermes_sessions.storage.care.backups.creation import create_backup
-    from hermes_sessions.storage.care.backups.restore import Restored, restore_backup
-    from hermes_sessions.storage.care.backups.rotation import BackupRule, Pruned, prune_backups
+    from hermes_sessions.storage.care.backups.restore import RestoreResult, restore_backup
+    from hermes_sessions.storage.care.backups.rotation import BackupRule, PruneResult, prune_backups
     from hermes_sessions.storage.care.backups.verification import verify_backup
 
 __all__ = [
     "Backup",
+    "BackupMatch",
     "BackupRule",
-    "Containing",
-    "Pruned",
-    "Restored",
+    "PruneResult",
+    "RestoreResult",
     "backups_containing",
     "create_backup",
     "list_backups",
@@ -40,10 +40,10 @@ __all__ = [
 
 _MODULE_OF = {
     "Backup": "backup_directory",
+    "BackupMatch": "backup_contents",
     "BackupRule": "rotation",
-    "Containing": "backup_contents",
-    "Pruned": "rotation",
-    "Restored": "restore",
+    "PruneResult": "rotation",
+    "RestoreResult": "restore",
     "backups_containing": "backup_contents",
     "create_backup": "creation",
     "list_backups": "backup_directory",
@@ -55,8 +55,16 @@ _MODULE_OF = {
     "verify_backup": "verification",
 }
 
+#: Names that were renamed and still import.
+_FORMER_NAMES = {
+    "Containing": "BackupMatch",
+    "Pruned": "PruneResult",
+    "Restored": "RestoreResult",
+}
+
 
 def __getattr__(name: str) -> Any:
+    name = _FORMER_NAMES.get(name, name)
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,8 +1,8 @@
-"""Looking into backups, and taking something out of them: for erasing what must not be kept.
+"""Read backups and remove sessions from them, for erasure.
 
-A backup is opened as a store of its own, whatever its kind, in a private directory beside it. What
-is changed there is packed again, verified, and put in the place of the old backup by a rename, with
-the same date and kind; so a backup without somebody's sessions is as good as any other.
+A backup of any kind is opened as a store in a private directory beside it. The changed store is
+packed again, verified, and replaces the old backup by a rename, with the same date and kind. So the
+new backup is as good as any other.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from hermes_sessions.storage.fsync import sync_directory
 from hermes_sessions.storage.provider import SessionDBProvider
 
 
-class Containing(NamedTuple):
-    """A backup, and which of the sessions in question it holds."""
+class BackupMatch(NamedTuple):
+    """A backup, and which of the given sessions it contains."""
 
     backup: Backup
     sessions: tuple[str, ...]
@@ -44,12 +44,13 @@ class Containing(NamedTuple):
 
 def backups_containing(
     directory: Path, session_ids: Collection[str]
-) -> tuple[list[Containing], list[Backup]]:
-    """Return the backups that hold any of these sessions, and those that could not be read, which
-    may hold them, too. Only lists of sessions are read, not the sessions.
+) -> tuple[list[BackupMatch], list[Backup]]:
+    """Return the backups that contain any of these sessions, and the unreadable ones, which may.
+
+    Only the lists of sessions are read, not the sessions.
     """
     wanted = frozenset(session_ids)
-    found: list[Containing] = []
+    found: list[BackupMatch] = []
     unknown: list[Backup] = []
     for backup in list_backups(directory):
         if backup.state != "complete":
@@ -66,17 +67,17 @@ def backups_containing(
             unknown.append(backup._replace(state="damaged", problem=str(error)))
             continue
         if held:
-            found.append(Containing(backup, held))
+            found.append(BackupMatch(backup, held))
     return found, unknown
 
 
 @contextmanager
 def opened_as_store(path: Path) -> Iterator[SessionDBProvider]:
-    """Lend a backup as a store of its own, to look into; the backup is only read.
+    """Lend a backup as a store for reading; the backup itself is only read.
 
     Raises:
         BackupDamaged, BackupRefused: it cannot be used.
-        DiskFull: there is no room to unpack it.
+        DiskFull: there is no space to unpack it.
     """
     with opened(path) as container, _unpacked(container) as (_, provider):
         yield provider
@@ -87,7 +88,7 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
     from hermes_sessions.storage.sqlite.connection import SQLiteOptions
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
-    # A rollback journal: what is left when it is closed is one file.
+    # With a rollback journal a closed store is a single file.
     options = SQLiteOptions(journal="delete", durability="normal", back_up_first=False)
     backup = described(container)
     with unpack_directory(container.path.parent) as place:
@@ -107,16 +108,16 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
 
 
 def rewrite_backup(path: Path, change: Callable[[SessionDBProvider], None]) -> Backup:
-    """Let *change* work on a backup's store, and put what it leaves in the backup's place.
+    """Let *change* modify a backup's store, and replace the backup by the result.
 
-    The old file is replaced by a rename once the new one is verified; before that nothing is
-    changed. Free pages do not go into the new one, so what was deleted is not in it. The bytes of
-    the old file are the file system's to forget.
+    The old file is replaced by a rename after the new one is verified; before that nothing is
+    changed. Free pages are not copied, so deleted data is not in the new file. The bytes of the old
+    file remain until the file system reuses them.
 
     Raises:
-        BackupDamaged, BackupRefused: it cannot be read, so it cannot be rewritten: see
+        BackupDamaged, BackupRefused: it cannot be read and therefore not be rewritten; see
             `remove_backup`.
-        StoreLocked: another process makes or removes backups there.
+        StoreLocked: another process creates or removes backups there.
         DiskFull, StoreError: nothing was changed.
     """
     with lock_backup_directory(path.parent, PATIENCE):
@@ -144,10 +145,10 @@ def _pack(partial: Path, manifest: dict[str, Any], file: Path) -> None:
 
 
 def remove_backup(path: Path) -> None:
-    """Remove a backup for good, whatever state it is in.
+    """Delete a backup permanently, whatever its state.
 
     Raises:
-        StoreLocked: another process makes or removes backups there.
+        StoreLocked: another process creates or removes backups there.
         OSError: the system refused.
     """
     with lock_backup_directory(path.parent, PATIENCE):

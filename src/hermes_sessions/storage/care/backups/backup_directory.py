@@ -1,4 +1,4 @@
-"""The directory of backups: what is in it, and who may change it."""
+"""The directory of backups: its contents, and the lock for changing it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 
-# Room on the disk: asked for before writing, and what is said when there is none.
+# Disk space: checked before writing, and the errors when there is none.
 
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -33,7 +33,7 @@ _SPARE_BYTES: Final = 1024 * 1024
 
 
 def require_free_space(directory: Path, needed: int) -> None:
-    """Refuse to begin what cannot end.
+    """Refuse to begin without enough disk space.
 
     Raises:
         DiskFull: fewer bytes are free than *needed*.
@@ -41,7 +41,7 @@ def require_free_space(directory: Path, needed: int) -> None:
     free = shutil.disk_usage(directory).free
     if free < needed + _SPARE_BYTES:
         raise DiskFull(
-            f"{directory} has {megabytes(free)} MB free, and about {megabytes(needed)} MB are "
+            f"{directory} has {megabytes(free)} MB free, but about {megabytes(needed)} MB are "
             f"needed. Free some space, or choose another directory; nothing was changed."
         )
 
@@ -53,7 +53,7 @@ def megabytes(count: int) -> str:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the system says about a file that is being written into our errors."""
+    """Translate system errors about a file that is being written."""
     try:
         yield
     except StoreError:
@@ -68,43 +68,43 @@ def explained(path: Path) -> Iterator[None]:
 
 
 SUFFIX: Final = ".hsb"
-#: Ends the names of what is not a backup yet; they begin with a dot.
+#: The suffix of unfinished backups; their names start with a dot.
 UNFINISHED: Final = ".unfinished"
-#: Ends the names of directories in which a backup is unpacked for a while.
+#: The suffix of directories in which a backup is temporarily unpacked.
 UNPACKED: Final = ".unpacked"
 _LOCK: Final = ".lock"
 _NAP: Final = 0.05
 
 Kind = Literal["image", "portable"]
 Reason = Literal["asked", "before migration"]
-#: ``damaged`` and ``newer`` ones are shown, and never used or removed by rotation.
+#: ``damaged`` and ``newer`` backups are listed, but never used or removed by rotation.
 State = Literal["complete", "damaged", "newer"]
 
 
 class Backup(NamedTuple):
-    """What is known of a backup by its manifest. Its file was verified when it got its name."""
+    """A backup as described by its manifest. Its file was verified before it got its name."""
 
     path: Path
     state: State
     size: int
-    #: Seconds since the epoch; when the file was written, where the manifest cannot be read.
+    #: Seconds since the epoch; the time of the file if the manifest cannot be read.
     created: float
     kind: Kind | None = None
     reason: Reason | None = None
-    #: The database it came from, and where that was; never a secret.
+    #: The database it came from, and its location; never a secret.
     provider: str = ""
     store: str = ""
-    #: The version of this program that made it.
+    #: The version of this program that created it.
     product: str = ""
-    #: The steps that the store's tables had taken.
+    #: The migrations applied to the store.
     steps: tuple[str, ...] = ()
     #: Rows by table.
     counts: dict[str, int] = {}  # noqa: RUF012 - never changed
-    #: Rows that belong to no session, so that only an image holds them.
+    #: Rows that belong to no session, which only an image can contain.
     left_out: dict[str, int] = {}  # noqa: RUF012
-    #: Sessions with values that only SQLite keeps: there is no checksum of them.
+    #: Sessions with values that only SQLite can store; they have no checksum.
     unsummed: int = 0
-    #: What is wrong with one that is not complete.
+    #: What is wrong with a backup that is not complete.
     problem: str = ""
 
     @property
@@ -114,20 +114,20 @@ class Backup(NamedTuple):
 
     @property
     def sessions(self) -> int:
-        """How many sessions it holds."""
+        """The number of sessions."""
         return self.counts.get("sessions", 0)
 
     @property
     def messages(self) -> int:
-        """How many messages it holds."""
+        """The number of messages."""
         return self.counts.get("messages", 0)
 
 
 def described(container: Container) -> Backup:
-    """Return what a manifest says.
+    """Return the backup that a manifest describes.
 
     Raises:
-        BackupDamaged: it does not say what every manifest says.
+        BackupDamaged: the manifest is incomplete.
     """
     manifest = container.manifest
     wanted: dict[str, Any] = {
@@ -144,22 +144,22 @@ def described(container: Container) -> Backup:
     }
     for name, kind in wanted.items():
         if type(manifest.get(name)) is not kind:
-            raise container.damaged(f"its manifest does not say {name!r}")
+            raise container.damaged(f"its manifest lacks {name!r}")
     if manifest["kind"] not in ("image", "portable"):
-        raise container.damaged("its manifest says an unknown kind")
+        raise container.damaged("its manifest has an unknown kind")
     for table in ("counts", "left_out"):
         if not all(type(number) is int and number >= 0 for number in manifest[table].values()):
-            raise container.damaged(f"its manifest does not say {table!r}")
+            raise container.damaged(f"its manifest lacks {table!r}")
     found = {name: manifest[name] for name in wanted}
     found["steps"] = tuple(str(step) for step in manifest["steps"])
     return Backup(container.path, "complete", container.size, **found)
 
 
 def read_manifest(path: Path) -> Backup:
-    """Return what a backup is; its sections are not looked at.
+    """Return a backup's description; its sections are not read.
 
     Raises:
-        BackupDamaged: it is not whole, as far as that shows at its head and end.
+        BackupDamaged: its head or end is damaged.
         BackupRefused: it cannot be read, or a later version wrote it.
     """
     with opened(path) as container:
@@ -167,10 +167,10 @@ def read_manifest(path: Path) -> Backup:
 
 
 def list_backups(directory: Path) -> list[Backup]:
-    """Return the backups in a directory, newest first; those that cannot be used, too.
+    """Return the backups in a directory, newest first, including unusable ones.
 
     Raises:
-        BackupRefused: the directory cannot be read. One that is not there is empty.
+        BackupRefused: the directory cannot be read. A missing one counts as empty.
     """
     try:
         paths = sorted(directory.iterdir())
@@ -186,7 +186,7 @@ def list_backups(directory: Path) -> list[Backup]:
             facts = path.lstat()
         except FileNotFoundError:
             continue  # Removed meanwhile.
-        # A link may lead anywhere; what is behind it was not put there by us.
+        # Links are ignored: we never create them, and they may lead anywhere.
         if stat.S_ISREG(facts.st_mode):
             found.append(_seen(path, facts))
     return sorted(found, key=lambda backup: (backup.created, backup.name), reverse=True)
@@ -203,11 +203,12 @@ def _seen(path: Path, facts: os.stat_result) -> Backup:
 def find_backup(
     place: str | Path, directory: Path, *, is_own: Callable[[Backup], bool] | None = None
 ) -> Path:
-    """Return the file that *place* names: a path, a name in the directory, or ``latest``. With
-    *is_own*, the latest of those, and never one of several stores by chance.
+    """Return the file that *place* names: a path, a name in the directory, or ``latest``.
+
+    With *is_own*, ``latest`` only considers those, so that it never picks another store's backup.
 
     Raises:
-        BackupRefused: there is none, or which one is meant cannot be told.
+        BackupRefused: it does not exist, or ``latest`` is ambiguous.
     """
     text = str(place)
     if text == "latest":
@@ -219,7 +220,7 @@ def find_backup(
     if Path(text).is_file():
         return Path(text)
     raise BackupRefused(
-        f"There is no backup {text!r}, neither in {directory} nor as a file. Those that there are: "
+        f"There is no backup {text!r}, neither in {directory} nor as a file. To list backups: "
         f"hermes backup list"
     )
 
@@ -227,28 +228,30 @@ def find_backup(
 def _latest(directory: Path, is_own: Callable[[Backup], bool] | None) -> Path:
     whole = [backup for backup in list_backups(directory) if backup.state == "complete"]
     if not whole:
-        raise BackupRefused(f"There is no backup in {directory}. Make one: hermes backup create")
+        raise BackupRefused(
+            f"There is no backup in {directory}. To create one: hermes backup create"
+        )
     if is_own is None:
         return whole[0].path
     whole = [backup for backup in whole if is_own(backup)] or whole
     stores = sorted({backup.store for backup in whole})
     if len(stores) > 1:
         raise BackupRefused(
-            f"In {directory} are backups of several stores ({', '.join(stores)}), so the latest "
-            f"may be of another one. Say which one by its name: hermes backup list "
-            f"shows which is whose. Nothing was changed."
+            f"{directory} has backups of several stores ({', '.join(stores)}), so the latest "
+            f"may be of another one. Name the backup instead; hermes backup list "
+            f"shows the store of each. Nothing was changed."
         )
     return whole[0].path
 
 
 @contextmanager
 def lock_backup_directory(directory: Path, patience: float) -> Iterator[None]:
-    """Let one process at a time make or remove backups in a directory, which is made if needed.
+    """Let one process at a time create or remove backups in a directory; creates it if needed.
 
-    What an earlier one left unfinished is removed: it was killed, for nobody else is here.
+    Unfinished files of killed processes are removed.
 
     Raises:
-        StoreLocked: another process was at it for longer than *patience* seconds.
+        StoreLocked: another process held the lock for longer than *patience* seconds.
         BackupRefused: the directory cannot be used.
     """
     try:
@@ -266,13 +269,13 @@ def lock_backup_directory(directory: Path, patience: float) -> Iterator[None]:
         _clear(directory)
         yield
     finally:
-        os.close(descriptor)  # Which gives the lock back, as the death of the process does.
+        os.close(descriptor)  # Releases the lock, as the death of the process does.
 
 
 def _clear(directory: Path) -> None:
-    """Remove what processes left behind that were killed."""
+    """Remove the unfinished files of killed processes."""
     for path in list(directory.iterdir()):
-        # Perhaps with something that SQLite keeps beside a file.
+        # Including SQLite's companion files.
         if path.name.startswith(".") and UNFINISHED in path.name:
             path.unlink(missing_ok=True)
         elif path.name.endswith(UNPACKED) and path.is_dir() and not path.is_symlink():
@@ -282,10 +285,10 @@ def _clear(directory: Path) -> None:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Hold a directory of one's own, so that nobody takes it for one that was left behind.
+    """Lock a private directory, so that no process removes it as left behind.
 
     Raises:
-        BlockingIOError: somebody else holds it.
+        BlockingIOError: another process holds the lock.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -302,8 +305,8 @@ def _take(descriptor: int, directory: Path, until: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= until:
                 raise StoreLocked(
-                    f"Another process makes or removes backups in {directory} right now. Let it "
-                    f"end, then try again."
+                    f"Another process is creating or removing backups in {directory}. Wait until "
+                    f"it is done, then try again."
                 ) from error
             time.sleep(_NAP)
         else:

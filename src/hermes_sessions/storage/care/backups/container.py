@@ -1,18 +1,18 @@
-"""The file form of a backup: compressed sections, then a manifest, then a line that ends the file.
+"""The file format of a backup: compressed sections, a manifest, and a last line.
 
 ::
 
-    HERMES SESSIONS BACKUP\\n1\\n           what it is, and the version of this form
+    HERMES SESSIONS BACKUP\\n1\\n           magic, and the version of the format
     sections, one after the other           each a zlib stream
-    manifest                                JSON: what the backup is, and a digest per section
-    offset length sha256 END OF BACKUP\\n   where the manifest is, and its digest
+    manifest                                JSON: description, and a digest per section
+    offset length sha256 END OF BACKUP\\n   position of the manifest, and its digest
 
 Every byte is covered: the head is compared, sections and manifest have digests, and the last line
-must lead exactly to the end of the file. So a file that was cut or changed anywhere is told from a
-whole one. There are no names of files inside, so none can lead anywhere.
+must lead exactly to the end of the file. So any truncation or change is detected. There are no file
+names inside, so none can lead elsewhere.
 
-What is read is not trusted: nothing is believed before its digest was compared, nothing is held in
-memory beyond the bounds below, and a stream that gives more than the manifest says is refused.
+The content is untrusted: nothing is used before its digest was compared, memory use is bounded by
+the limits below, and a stream with more data than the manifest states is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAGIC: Final = b"HERMES SESSIONS BACKUP\n"
 _HEAD: Final = _MAGIC + b"%d\n" % FORMAT
 _END: Final = b"END OF BACKUP\n"
 _FOOTER: Final = 20 + 1 + 10 + 1 + 64 + 1 + len(_END)
-#: Of the manifest; ours have a few kilobytes.
+#: The manifest's size limit; typical ones have a few kilobytes.
 _LONGEST_MANIFEST: Final = 4 * 1024 * 1024
 _LONGEST_LINE: Final = 1024 * 1024 * 1024
 _MOST_SECTIONS: Final = 16
@@ -44,7 +44,7 @@ _LEVEL: Final = 3
 
 
 class Section(NamedTuple):
-    """Where a stream is in the file, and what it holds."""
+    """The position of a stream in the file, and its content."""
 
     name: str
     offset: int
@@ -52,15 +52,15 @@ class Section(NamedTuple):
     sha256: str
     raw_length: int
     raw_sha256: str
-    #: Of the longest line, where it has lines.
+    #: The length of the longest line, if it consists of lines.
     longest_line: int = 0
 
 
-# ── writing ───────────────────────────────────────────────────────────────────────────────────
+# Writing
 
 
 class SectionWriter:
-    """Compresses what is written to it."""
+    """Compresses the data written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -89,7 +89,7 @@ class SectionWriter:
             self.length += len(pressed)
 
     def end(self, name: str, offset: int) -> Section:
-        """Write what is left; return what was written."""
+        """Flush the stream; return its description."""
         self._put(self._press.flush())
         return Section(
             name,
@@ -103,7 +103,7 @@ class SectionWriter:
 
 
 class ContainerWriter:
-    """Writes a backup into a file that is open for writing and empty."""
+    """Writes a backup into an empty file that is open for writing."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -112,7 +112,7 @@ class ContainerWriter:
 
     @contextmanager
     def section(self, name: str) -> Iterator[SectionWriter]:
-        """Lend a new section, to be written while nothing else is."""
+        """Lend a new section; only one can be written at a time."""
         writer = SectionWriter(self._file)
         yield writer
         section = writer.end(name, self._offset)
@@ -120,7 +120,7 @@ class ContainerWriter:
         self._offset += section.length
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Write the manifest and the end, and make all of it durable."""
+        """Write the manifest and the last line, and make the file durable."""
         manifest = {
             "format": FORMAT,
             **facts,
@@ -136,16 +136,18 @@ class ContainerWriter:
         os.fsync(self._file.fileno())
 
 
-# ── reading ───────────────────────────────────────────────────────────────────────────────────
+# Reading
 
 
 class Container:
-    """A backup that is open for reading; its head, end and manifest are whole."""
+    """A backup open for reading, whose head, end and manifest are intact."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        """Raises:
-        BackupDamaged: it is no backup, or not a whole one.
-        BackupRefused: a later version wrote it.
+        """Read the head and the manifest.
+
+        Raises:
+            BackupDamaged: not a backup, or not a complete one.
+            BackupRefused: a later version wrote it.
         """
         self._file = file
         self.path = path
@@ -155,26 +157,26 @@ class Container:
         self.sections = self._read_sections(end)
 
     def damaged(self, what: str) -> BackupDamaged:
-        """Return the error for something that is not as it was written."""
+        """Return the error for damaged content."""
         return BackupDamaged(
-            f"{self.path} is damaged: {what}. It was not used; take another backup "
+            f"{self.path} is damaged: {what}. It was not used; choose another backup "
             f"(hermes backup list)."
         )
 
     def _read_head(self) -> None:
         head = self._file.read(len(_MAGIC) + 12)
         if not head.startswith(_MAGIC):
-            raise BackupDamaged(f"{self.path} is no backup of Hermes Sessions; nothing was done.")
+            raise BackupDamaged(f"{self.path} is not a Hermes Sessions backup; nothing was done.")
         version, newline, _ = head[len(_MAGIC) :].partition(b"\n")
         if not newline or not version.isdigit() or len(version) > 9:
-            raise self.damaged("its first bytes are not as they were written")
+            raise self.damaged("its first bytes are damaged")
         if int(version) > FORMAT:
             raise BackupRefused(
-                f"{self.path} was written by a later version (form {int(version)}, this one reads "
-                f"up to {FORMAT}). Update this program, then try again."
+                f"{self.path} was written by a later version (format {int(version)}, this one "
+                f"reads up to {FORMAT}). Update this program, then try again."
             )
         if not head.startswith(_HEAD):
-            raise self.damaged("its first bytes are not as they were written")
+            raise self.damaged("its first bytes are damaged")
 
     def _read_manifest(self) -> tuple[dict[str, Any], int]:
         if self.size < len(_HEAD) + _FOOTER:
@@ -187,24 +189,24 @@ class Container:
         if [len(part) for part in parts[:3]] != [20, 10, 64] or not (
             parts[0].isdigit() and parts[1].isdigit()
         ):
-            raise self.damaged("its last line is not as it was written")
+            raise self.damaged("its last line is damaged")
         offset, length = int(parts[0]), int(parts[1])
         if (
             offset < len(_HEAD)
             or length > _LONGEST_MANIFEST
             or offset + length + _FOOTER != self.size
         ):
-            raise self.damaged("its last line leads nowhere")
+            raise self.damaged("its last line points to the wrong position")
         self._file.seek(offset)
         text = self._file.read(length)
         if sha256(text).hexdigest().encode() != parts[2]:
-            raise self.damaged("its manifest is not as it was written")
+            raise self.damaged("its manifest is damaged")
         try:
             manifest = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise self.damaged("its manifest cannot be read") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise self.damaged("its manifest is none")
+            raise self.damaged("its manifest is not an object")
         return manifest, offset
 
     def _read_sections(self, end: int) -> dict[str, Section]:
@@ -216,21 +218,21 @@ class Container:
         for each in listed:
             section = self._section(each)
             if section.offset != at or section.name in found:
-                raise self.damaged("its sections do not follow each other")
+                raise self.damaged("its sections are not consecutive")
             found[section.name] = section
             at += section.length
         if at != end:
-            raise self.damaged("its sections do not fill it")
+            raise self.damaged("its sections do not fill the file")
         return found
 
     def _section(self, value: object) -> Section:
         if not isinstance(value, dict) or set(value) != set(Section._fields):
-            raise self.damaged("its manifest has a section that is none")
+            raise self.damaged("its manifest has an invalid section")
         for name in Section._fields:
             found: Any = value[name]
             wanted = str if name in ("name", "sha256", "raw_sha256") else int
             if type(found) is not wanted or (isinstance(found, int) and found < 0):
-                raise self.damaged("its manifest has a section that is none")
+                raise self.damaged("its manifest has an invalid section")
         return Section(**value)
 
     def require(self, name: str) -> Section:
@@ -240,10 +242,10 @@ class Container:
         return self.sections[name]
 
     def check_digests(self) -> None:
-        """Compare every section with its digest; nothing is uncompressed.
+        """Compare every section with its digest, without decompressing it.
 
         Raises:
-            BackupDamaged: one is not as it was written.
+            BackupDamaged: a section is damaged.
         """
         for section in self.sections.values():
             for _ in self._pressed(section):
@@ -260,14 +262,16 @@ class Container:
             digest.update(chunk)
             yield chunk
         if digest.hexdigest() != section.sha256:
-            raise self.damaged(f"its section {section.name!r} is not as it was written")
+            raise self.damaged(f"its section {section.name!r} is damaged")
 
     def read(self, name: str) -> Iterator[bytes]:
-        """Yield a section's content in pieces of bounded size. It is proven at its end, and not
-        before: who cannot take back what it did with the pieces calls `check_digests` first.
+        """Yield a section's content in pieces of bounded size.
+
+        It is only verified at the end. Callers that cannot undo their use of the pieces call
+        `check_digests` first.
 
         Raises:
-            BackupDamaged: it is not what was written.
+            BackupDamaged: it differs from what was written.
         """
         section = self.require(name)
         unpress, digest, length = zlib.decompressobj(), sha256(), 0
@@ -277,18 +281,18 @@ class Container:
                 try:
                     piece = unpress.decompress(left, _CHUNK)
                 except zlib.error as error:
-                    raise self.damaged(f"its section {name!r} cannot be uncompressed") from error
+                    raise self.damaged(f"its section {name!r} cannot be decompressed") from error
                 left = unpress.unconsumed_tail
                 length += len(piece)
                 if length > section.raw_length or unpress.unused_data:
-                    raise self.damaged(f"its section {name!r} holds more than its manifest says")
+                    raise self.damaged(f"its section {name!r} is longer than its manifest says")
                 digest.update(piece)
                 if piece:
                     yield piece
         if not unpress.eof or length != section.raw_length:
-            raise self.damaged(f"its section {name!r} holds less than its manifest says")
+            raise self.damaged(f"its section {name!r} is shorter than its manifest says")
         if digest.hexdigest() != section.raw_sha256:
-            raise self.damaged(f"its section {name!r} is not what was written")
+            raise self.damaged(f"its section {name!r} differs from what was written")
 
     def lines(self, name: str) -> Iterator[bytes]:
         """Yield a section's lines; see `read`."""
@@ -307,7 +311,7 @@ class Container:
             if waiting >= max(longest, 1):
                 raise self.damaged(f"a line in {name!r} is longer than its manifest says")
         if waiting:
-            raise self.damaged(f"the last line in {name!r} has no end")
+            raise self.damaged(f"the last line in {name!r} is incomplete")
 
 
 @contextmanager
@@ -315,11 +319,11 @@ def opened(path: Path) -> Iterator[Container]:
     """Lend the backup at *path*.
 
     Raises:
-        BackupDamaged, BackupRefused: see `Container`; also when there is no such file.
+        BackupDamaged, BackupRefused: see `Container`; also if the file does not exist.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise BackupRefused(f"{path} is no file.")
+            raise BackupRefused(f"{path} is not a file.")
         file = path.open("rb")
     except OSError as error:
         raise BackupRefused(f"{path} cannot be read: {error.strerror}.") from error

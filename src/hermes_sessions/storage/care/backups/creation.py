@@ -1,4 +1,4 @@
-"""Making a backup: written under another name, read back, and only then called one."""
+"""Create a backup: write it under a temporary name, read it back, and only then rename it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 from hermes_sessions.storage.care.backups.container import ContainerWriter
 from hermes_sessions.storage.care.backups.portable_format import (
     EXCLUDED_TABLES,
-    SessionSum,
+    BackedUpSession,
     count,
     present,
     sum_line,
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-#: Called with what is being done, how much of it is done, and how much there is.
+#: Called with the current activity, the amount done, and the total.
 Progress = Callable[[str, int, int], None]
 
 _CHUNK: Final = 1024 * 1024
 _KEPT_IN_MEMORY: Final = 1024 * 1024
-#: Seconds that one who makes a backup waits for another.
+#: Seconds to wait for another process that creates a backup.
 PATIENCE: Final = 5.0
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """Say nothing about the progress."""
+    """Ignore progress."""
 
 
 def create_backup(
@@ -70,17 +70,18 @@ def create_backup(
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
 ) -> Backup:
-    """Back up one state of a store that others may be writing, and return the backup.
+    """Back up one snapshot of a store that others may be writing, and return the backup.
 
-    A store in a SQLite file is copied as it is; one on a server, or with *portable*, is written in
-    a form that restores on every database. The file gets its name in *directory* (the configured
-    one without) only after it was read back and compared; when this raises, there is no new backup.
+    A SQLite store is copied as an image. A store on a server, or any store with *portable*, is
+    written in a format that restores on every database. The file gets its name in *directory* (by
+    default the configured one) only after it was read back and compared; if this raises, there is
+    no new backup.
 
     Raises:
         StoreCorrupt: the store itself is damaged.
-        DiskFull: there is no room for the backup; a SQLite store is first copied uncompressed.
+        DiskFull: there is no space for the backup; a SQLite store is first copied uncompressed.
         TransferRefused: a value has no portable form.
-        StoreLocked: another process makes a backup in this directory.
+        StoreLocked: another process creates a backup in this directory.
         BackupRefused, StoreError: the directory or the store cannot be used.
     """
     provider = store if isinstance(store, SessionDBProvider) else store.provider
@@ -90,14 +91,14 @@ def create_backup(
 
 
 def default_directory() -> Path:
-    """Return where backups are kept when nothing else is said."""
+    """Return the configured directory of backups."""
     from hermes_sessions.config import load_settings
 
     return load_settings().backups.directory
 
 
 def source_of(provider: SessionDBProvider) -> BackupSource:
-    """Return a provider's store as a backup needs it."""
+    """Return a provider's store as the source of a backup."""
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
     copy_image: CopyImage | None = None
@@ -125,7 +126,7 @@ def make(
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
 ) -> Backup:
-    """Make a backup; only for one who is the `lock_backup_directory` of the directory."""
+    """Create a backup; the caller holds `lock_backup_directory`."""
     created = now()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(created))
     final = directory / f"{stamp}-{source.provider}-{secrets.token_hex(3)}{SUFFIX}"
@@ -155,7 +156,7 @@ def make(
 
 
 def publish_backup(partial: Path, final: Path, on_progress: Progress = silent) -> None:
-    """Read a written file back, and let it be a backup from now on."""
+    """Read a written file back, and give it its final name."""
     verify_written_backup(partial, lambda done, total: on_progress("Verifying", done, total))
     with explained(final):
         partial.rename(final)
@@ -189,7 +190,7 @@ def pack_image(
     portable: bool,
     on_progress: Progress = silent,
 ) -> None:
-    """Write a backup of a SQLite file that nobody writes, after checking it.
+    """Check a SQLite file that no program writes, and write a backup of it.
 
     Raises:
         StoreCorrupt: it is damaged.
@@ -200,8 +201,8 @@ def pack_image(
         check_image(image)
     except StoreCorrupt as error:
         raise StoreCorrupt(
-            f"{facts['store']} is damaged, so no backup of it was made: {error}. Keep the file, "
-            f"and mend it with: hermes repair"
+            f"{facts['store']} is damaged, so it was not backed up: {error}. Keep the file, "
+            f"and repair it with: hermes repair"
         ) from error
     with reading_image(image) as tx, _written(partial) as container:
         if portable:
@@ -275,5 +276,5 @@ def _pack_rows(
     container.finish(facts)
 
 
-def _note(aside: IO[bytes], found: SessionSum) -> None:
+def _note(aside: IO[bytes], found: BackedUpSession) -> None:
     aside.write(sum_line(found))

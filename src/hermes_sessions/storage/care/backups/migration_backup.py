@@ -1,9 +1,9 @@
-"""The backup that is made before a new version changes the tables of a store.
+"""The backup made before a new version migrates a store.
 
-One process makes it, and then takes the steps; whoever opens the store meanwhile waits. On a server
-that is decided by the lock of the migration itself, so also between machines; for a SQLite file by
-the lock of the directory of backups. Older versions go on writing: what they write between the
-backup and the steps is in the store, and not in the backup.
+One process makes it and then applies the migrations; other processes that open the store wait. On a
+server the lock of the migration itself ensures that, even between machines; for a SQLite file the
+lock of the backup directory does. Older versions keep writing: their writes between the backup and
+the migration are in the store, but not in the backup.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-#: A backup that is not older, of the same steps and rows, is used again: a service that dies in a
-#: migration and is started again and again does not fill the disk.
+#: A backup of the same migrations and rows that is at most this old is reused: a service that
+#: crashes in a migration and restarts repeatedly does not fill the disk.
 _FRESH: Final = 3600.0
 
 
@@ -52,15 +52,15 @@ def back_up_before_migration(
     patience: float,
     still_needed: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
-    """Back a store up, then let the block change its tables; others wait until it ends.
+    """Back up a store, then let the block migrate it; other processes wait until it ends.
 
-    Nothing is done for a store without rows, and where the configuration says so, with a warning.
-    *file* is where a SQLite store is; *still_needed* says, after waiting, whether the steps are
-    still to be taken.
+    An empty store is not backed up, nor one for which the configuration disables it; the latter
+    logs a warning. *file* is the path of a SQLite store. *still_needed* tells, after the wait,
+    whether the migration is still pending.
 
     Raises:
-        StoreLocked: another process was at it for longer than *patience* seconds.
-        DiskFull, StoreUnavailable: no backup could be made, so nothing may be changed.
+        StoreLocked: another process held the lock for longer than *patience* seconds.
+        DiskFull, StoreUnavailable: the backup failed, so nothing may be changed.
         StoreCorrupt: the store is damaged.
     """
     settings, directory = _settings(file)
@@ -72,8 +72,8 @@ def back_up_before_migration(
             stack.enter_context(lock_backup_directory(directory, patience))
         except StoreLocked as error:
             raise StoreLocked(
-                f"{source.store} is being backed up by another process before its tables change. "
-                f"Waited {patience:g} s; try again in a while."
+                f"{source.store} is being backed up by another process before a migration. "
+                f"Waited {patience:g} s; try again later."
             ) from error
         except BackupRefused as error:
             raise _refused(source, error) from error
@@ -83,16 +83,17 @@ def back_up_before_migration(
 
 
 def _settings(file: Path | None) -> tuple[BackupsSettings, Path]:
-    """Return what is configured, and the directory: a file that is not the configured store has its
-    backups beside it.
+    """Return the backup settings and the directory.
+
+    A file that is not the configured store has its backups beside it.
     """
     from hermes_sessions.config import default_settings, hermes_home, load_settings
 
     try:
         settings = load_settings()
     except ConfigError as error:
-        # Whoever opens a file by its path does not depend on the configuration.
-        logger.warning("the configuration cannot be read (%s); defaults are used", error)
+        # Opening a file by its path must not depend on the configuration.
+        logger.warning("The configuration cannot be read (%s); using defaults", error)
         settings = default_settings(hermes_home())
     if file is not None and str(file) != os.path.realpath(settings.sessiondb.sqlite.path):
         return settings.backups, file.parent / "backups"
@@ -105,13 +106,13 @@ def _is_wanted(source: BackupSource, settings: BackupsSettings) -> bool:
             return False
     if not settings.before_migration:
         logger.warning(
-            "%s is changed WITHOUT a backup: backups.before_migration is off", source.store
+            "%s is migrated WITHOUT a backup: backups.before_migration is off", source.store
         )
         return False
     bound = settings.before_migration_max_bytes
     if bound is not None and source.size > bound:
         logger.warning(
-            "%s is changed WITHOUT a backup: it takes %d bytes, more than "
+            "%s is migrated WITHOUT a backup: it has %d bytes, more than "
             "backups.before_migration_max_bytes (%d)",
             source.store,
             source.size,
@@ -129,12 +130,12 @@ def _back_up(source: BackupSource, directory: Path, settings: BackupsSettings) -
         made = make(source, directory, reason="before migration")
     except (BackupRefused, TransferRefused, StoreUnavailable) as error:
         raise _refused(source, error) from error
-    logger.info("%s was backed up before its tables change: %s", source.store, made.path)
+    logger.info("%s was backed up before a migration: %s", source.store, made.path)
     rule = BackupRule(settings.keep, settings.max_age_days, settings.max_bytes)
     try:
         prune_locked_directory(directory, rule, now)
     except OSError as error:
-        logger.warning("old backups in %s were not removed: %s", directory, error)
+        logger.warning("Old backups in %s were not removed: %s", directory, error)
 
 
 def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
@@ -153,7 +154,7 @@ def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
     for backup in candidates:
         if backup.counts == counts:
             check_digests(backup.path)
-            logger.info("%s: the backup %s holds what is there", source.store, backup.path)
+            logger.info("%s: the backup %s is up to date", source.store, backup.path)
             return True
     return False
 
@@ -161,6 +162,6 @@ def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
 def _refused(source: BackupSource, error: Exception) -> StoreUnavailable:
     kind = DiskFull if isinstance(error, DiskFull) else StoreUnavailable
     return kind(
-        f"{source.store} was not changed, because it could not be backed up first: {error} To "
-        f"change it without a backup, set backups.before_migration to false in config.yaml."
+        f"{source.store} was not changed, because its backup failed: {error} To "
+        f"migrate it without a backup, set backups.before_migration to false in config.yaml."
     )

@@ -1,9 +1,8 @@
-"""The portable form: rows as lines of JSON, the same from every database and for every database.
+"""The portable format: rows as lines of JSON, identical for every database.
 
-A line is a table's name and the values of a row, in the order of the columns that the manifest
-lists. The rows of a session stand together, and after them a line with its checksum; then come the
-other tables. Text is as in the columns of a database: what UTF-8 cannot say is escaped by the
-store's own codec.
+A line is a table's name and the values of a row, in the order of the columns in the manifest. The
+rows of a session are adjacent and followed by a line with its checksum; then come the other tables.
+Text is as in the columns of a database: the store's codec escapes what UTF-8 cannot represent.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from hermes_sessions.storage.tables import (
 from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 from hermes_sessions.storage.transfer.reader import Piece, columns, ids_page, read_pieces
 
-#: Every declared table, so that a new one is carried by itself.
+#: Every declared table, so that a new one is included automatically.
 DECLARED: Final = {table.name: table for table in (*ALL_TABLES, *SERVER_TABLES)}
-#: Which tables a portable backup leaves out, and why.
+#: Tables that a portable backup excludes, and why.
 EXCLUDED_TABLES: Final = {table.name: table.local for table in DECLARED.values() if table.local}
-#: What belongs to one session, in the order of its checksum.
+#: The tables of one session, in the order of its checksum.
 OF_A_SESSION: Final = (SESSIONS, USAGE, REWINDS, MESSAGES)
-#: Everything else that is carried.
+#: All other included tables.
 BESIDE: Final = tuple(
     table
     for table in DECLARED.values()
@@ -55,12 +54,12 @@ _PRESENT: Final = {
 
 
 def names(table: Table) -> list[str]:
-    """Return the names of the columns that are carried."""
+    """Return the names of the included columns."""
     return [column.name for column in table.copied]
 
 
 def present(tx: ReadTransaction, dialect: str) -> tuple[Table, ...]:
-    """Return the carried tables that a store has: one that waits for a step has fewer."""
+    """Return the included tables that a store has; with pending migrations it has fewer."""
     if dialect not in _PRESENT:
         return INCLUDED_TABLES
     there = {row[0] for row in tx.all(_PRESENT[dialect])}
@@ -68,57 +67,57 @@ def present(tx: ReadTransaction, dialect: str) -> tuple[Table, ...]:
 
 
 def count(tx: ReadTransaction, table: Table) -> int:
-    """Return how many rows a table has."""
+    """Return the number of rows in a table."""
     row = tx.one(f"SELECT COUNT(*) FROM {table.name}")
     return int(row[0]) if row else 0
 
 
-#: Begins the line with a session's checksum, which is no name of a table.
+#: Starts the line with a session's checksum; not a table name.
 _SUM: Final = "="
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-#: Rows of a table that are made ready at a time.
+#: Rows of a table that are prepared at a time.
 _AT_ONCE: Final = 500
 _LARGEST: Final = 2**63
 
-#: Called with how many messages were read.
+#: Called with the number of messages read.
 Advance = Callable[[int], None]
 
 
-class SessionSum(NamedTuple):
-    """What was read of one session: in full, if the checksum is right."""
+class BackedUpSession(NamedTuple):
+    """The checksum of one session."""
 
     session_id: str
     messages: int
-    #: None for one that holds values which have no form in other databases.
+    #: None for a session with values that only SQLite can store.
     checksum: Checksum | None
 
 
-class Written(NamedTuple):
-    """What went into a backup."""
+class WrittenRows(NamedTuple):
+    """The content of a written backup."""
 
     counts: dict[str, int]
-    #: Rows that belong to no session, so that no other database can hold them.
+    #: Rows that belong to no session, which no other database can store.
     left_out: dict[str, int]
     columns: dict[str, list[str]]
 
 
-# ── writing ───────────────────────────────────────────────────────────────────────────────────
+# Writing
 
 
 def write_rows(
     tx: ReadTransaction,
     dialect: str,
     rows: SectionWriter,
-    note: Callable[[SessionSum], None],
+    note: Callable[[BackedUpSession], None],
     advance: Advance = lambda _: None,
-) -> Written:
-    """Write everything that *tx* sees, which must be one state of the store.
+) -> WrittenRows:
+    """Write everything that *tx* sees, which must be one snapshot of the store.
 
     Raises:
-        TransferRefused: a value has no form in other databases; the message says where it is.
+        TransferRefused: a value has no portable form; the message says where it is.
     """
     there = present(tx, dialect)
-    written = Written(
+    written = WrittenRows(
         dict.fromkeys((table.name for table in there), 0),
         {},
         {table.name: names(table) for table in there},
@@ -140,7 +139,7 @@ def write_rows(
         messages += len(piece.messages)
         advance(len(piece.messages))
         if piece.checksum is not None:
-            found = SessionSum(piece.session_id, messages, piece.checksum)
+            found = BackedUpSession(piece.session_id, messages, piece.checksum)
             rows.write_line(sum_line(found))
             note(found)
     for table in OF_A_SESSION:
@@ -176,8 +175,8 @@ def _line(table: str, row: Row) -> bytes:
     return _dump([table, *values]).encode("utf-8") + b"\n"
 
 
-def sum_line(found: SessionSum) -> bytes:
-    """Return the line about one session."""
+def sum_line(found: BackedUpSession) -> bytes:
+    """Return the checksum line of one session."""
     checksum = str(found.checksum) if found.checksum is not None else None
     return (
         _dump([_SUM, encode_text(found.session_id), found.messages, checksum]).encode("utf-8")
@@ -185,47 +184,46 @@ def sum_line(found: SessionSum) -> bytes:
     )
 
 
-# ── reading ───────────────────────────────────────────────────────────────────────────────────
+# Reading
 
 
-def read_sums(container: Container, section: str = "sessions") -> Iterator[SessionSum]:
-    """Yield what is known of every session.
+def read_sums(container: Container, section: str = "sessions") -> Iterator[BackedUpSession]:
+    """Yield the checksum of every session.
 
     Raises:
-        BackupDamaged: a line is not what was written.
+        BackupDamaged: a line is damaged.
     """
     for line in container.lines(section):
         values = _values(container, line)
         if values[0] != _SUM:
-            raise container.damaged(f"{section!r} has a line about something else")
+            raise container.damaged(f"{section!r} has an unexpected line")
         yield _sum_of(container, values)
 
 
-def _sum_of(container: Container, values: list[Any]) -> SessionSum:
+def _sum_of(container: Container, values: list[Any]) -> BackedUpSession:
     match values:
         case [_, str(session_id), int(messages), None]:
-            return SessionSum(decode_text(session_id), messages, None)
+            return BackedUpSession(decode_text(session_id), messages, None)
         case [_, str(session_id), int(messages), str(text)] if checksum := Checksum.read(text):
-            return SessionSum(decode_text(session_id), messages, checksum)
-    raise container.damaged("what it says of a session cannot be read")
+            return BackedUpSession(decode_text(session_id), messages, checksum)
+    raise container.damaged("a session's checksum cannot be read")
 
 
-def read_rows(container: Container) -> Iterator[tuple[Table, Row] | SessionSum]:
-    """Yield the rows, each checked against its table, and after those of a session its checksum,
-    compared with what was read.
+def read_rows(container: Container) -> Iterator[tuple[Table, Row] | BackedUpSession]:
+    """Yield the rows, each checked against its table, and after each session its verified checksum.
 
     Raises:
-        BackupDamaged: a row is none, or a checksum is another.
+        BackupDamaged: a row is invalid, or a checksum differs.
     """
-    shapes = _shapes(container)
+    shapes = _row_formats(container)
     summing: SessionChecksum | None = None
     session_id, messages = "", 0
     for line in container.lines("rows"):
         values = _values(container, line)
         if values[0] == _SUM:
             found = _sum_of(container, values)
-            if summing is None or found != SessionSum(session_id, messages, summing.result()):
-                raise container.damaged(f"session {found.session_id!r:.100} has another checksum")
+            if summing is None or found != BackedUpSession(session_id, messages, summing.result()):
+                raise container.damaged(f"session {found.session_id!r:.100} has a wrong checksum")
             summing = None
             yield found
             continue
@@ -250,8 +248,8 @@ def read_rows(container: Container) -> Iterator[tuple[Table, Row] | SessionSum]:
         raise container.damaged(f"session {session_id!r:.100} has no checksum")
 
 
-class _Shape:
-    """How the rows of one table are written."""
+class _RowFormat:
+    """The row format of one table."""
 
     def __init__(self, table: Table, written: list[str]) -> None:
         self.table = table
@@ -264,7 +262,7 @@ class _Shape:
 
     def row_of(self, container: Container, values: list[Any]) -> Row:
         if len(values) != self._width:
-            raise container.damaged(f"a row of {self.table.name} has another number of values")
+            raise container.damaged(f"a row of {self.table.name} has a wrong number of values")
         return tuple(
             column.default if place is None else self._checked(container, column, values[place])
             for column, place in zip(self.table.copied, self._places, strict=True)
@@ -282,12 +280,12 @@ class _Shape:
             value = decode_text(value) if is_fit else value
         if not is_fit:
             raise container.damaged(
-                f"{self.table.name}.{column.name} holds {value!r:.60}, which is not of its kind"
+                f"{self.table.name}.{column.name} contains {value!r:.60}, which has the wrong type"
             )
         return value
 
 
-def _shapes(container: Container) -> dict[str, _Shape]:
+def _row_formats(container: Container) -> dict[str, _RowFormat]:
     listed = container.manifest.get("columns")
     if not isinstance(listed, dict):
         raise container.damaged("its manifest does not list the columns")
@@ -303,7 +301,7 @@ def _shapes(container: Container) -> dict[str, _Shape]:
             )
         if len(set(written)) != len(written):
             raise container.damaged("its manifest does not list the columns")
-        shapes[name] = _Shape(table, written)
+        shapes[name] = _RowFormat(table, written)
     missing = [table.name for table in OF_A_SESSION if table.name not in shapes]
     if missing:
         raise container.damaged(f"it has no table {missing[0]}")

@@ -1,8 +1,8 @@
-"""Restoring a backup: verified first, made ready apart, and put in its place in one step.
+"""Restore a backup: verify it, prepare the store separately, and put it in place in one step.
 
-A SQLite store becomes a file beside the old one, is compared there with the backup, and replaces it
-in one transaction; the replaced one is kept. A store on a server must be empty: it is filled in a
-single transaction, and what was used before stays where it is.
+A SQLite store is built as a file beside the old one, compared with the backup there, and replaces
+it in one transaction; the replaced one is kept. A store on a server must be empty: it is filled in
+a single transaction, and the previously used database stays.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
-#: Seconds to wait for a store that is just being left.
+#: Seconds to wait for a store that is just being closed.
 PATIENCE: Final = 2.0
-#: A process that was heard of so many seconds ago may still run.
+#: A process with a heartbeat within this many seconds may still be running.
 _STILL_ALIVE: Final = 120.0
 _RESTORING: Final = ".restoring"
 
 
-class Restored(NamedTuple):
-    """What was restored, and where."""
+class RestoreResult(NamedTuple):
+    """The result of a restore."""
 
     backup: Backup
     #: Never a secret.
     store: str
-    #: The store that was there before; None when there was none.
+    #: Where the previous store is kept; None if there was none.
     kept: Path | None = None
 
 
@@ -64,9 +64,10 @@ def restore_backup(
     *,
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
-) -> Restored:
-    """Restore a backup: as the SQLite file that *into* names by path or URL, or into the empty
-    store that it is or names. See `restore_file` and `restore_into`, also for what they raise.
+) -> RestoreResult:
+    """Restore a backup into *into*: a path or URL of a SQLite file, or an empty store.
+
+    See `restore_file` and `restore_into`, also for the errors.
     """
     from hermes_sessions.storage.provider_registry import open_url
 
@@ -89,12 +90,12 @@ def _file_of(text: str) -> str:
     place = text.partition("://")[2] if "://" in text else f"/{text}"
     if not place.startswith("/") or place in ("/", "/:memory:"):
         raise InvalidInput(
-            f"{text!r} names no file. A SQLite URL looks like sqlite:////tmp/file.db."
+            f"{text!r} is not a file. A SQLite URL looks like sqlite:////tmp/file.db."
         )
     return unquote(place[1:]) if "://" in text else place[1:]
 
 
-# ── a SQLite file ─────────────────────────────────────────────────────────────────────────────
+# A SQLite file
 
 
 def restore_file(
@@ -104,18 +105,17 @@ def restore_file(
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
     patience: float = PATIENCE,
-) -> Restored:
+) -> RestoreResult:
     """Restore a backup of any kind as the SQLite store at *target*.
 
-    A store that is there is kept beside it, as ``NAME.replaced-DATE``. Until the very last step,
-    one transaction, the old store is in its place: after a failure, and after the death of the
-    process or the machine at any moment, there is a whole store, the old one or the new one. What
-    a process that was killed left unfinished is removed by the next restore.
+    An existing store is kept beside it as ``NAME.replaced-DATE``. Until the last step, one
+    transaction, the old store stays in place. So after any failure or crash there is a complete
+    store, the old or the new one. The next restore removes the unfinished files of a killed one.
 
     Raises:
         BackupDamaged, BackupRefused: the backup cannot be used.
-        StoreLocked: the store is in use; the message says by whom.
-        DiskFull: there is no room for the store and the one that is kept.
+        StoreLocked: the store is in use; the message names the program.
+        DiskFull: there is no space for the store and the one that is kept.
         StoreError: the target cannot be used.
     """
     real = Path(os.path.realpath(target))
@@ -131,7 +131,7 @@ def restore_file(
             kept = _replace(real, new, now(), patience)
         finally:
             _remove(new)
-    return Restored(backup, f"sqlite:///{real}", kept)
+    return RestoreResult(backup, f"sqlite:///{real}", kept)
 
 
 def _require_unused(real: Path) -> None:
@@ -157,7 +157,7 @@ def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Pro
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
     require_free_space(new.parent, container.require("rows").raw_length)
-    # A rollback journal: what is left when it is closed is one file.
+    # With a rollback journal a closed store is a single file.
     provider = SQLiteSessionDBProvider(new, SQLiteOptions(journal="delete", durability="normal"))
     try:
         _fill(provider, container, backup, at_once=False, on_progress=on_progress)
@@ -177,7 +177,7 @@ def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
         number += 1
         kept = real.with_name(f"{real.name}.replaced-{stamp}-{number}")
     if real.exists():
-        # For the one that is kept, and for the journal of the last step.
+        # For the copy that is kept, and for the journal of the last step.
         require_free_space(real.parent, 2 * real.stat().st_size)
     with explained(real):
         return replace_store(real, new, kept, patience)
@@ -185,7 +185,7 @@ def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
 
 @contextmanager
 def _alone(real: Path) -> Iterator[None]:
-    """Let one process at a time restore a file, and clear what one that was killed has left."""
+    """Let one process at a time restore a file, and remove the remains of a killed one."""
     import fcntl
 
     from hermes_sessions.storage.sqlite.file_access import prepare_directory
@@ -202,7 +202,7 @@ def _alone(real: Path) -> Iterator[None]:
             is_ours = False
         if not is_ours:
             raise StoreLocked(
-                f"Another process restores {real} right now. Let it end, then try again."
+                f"Another process is restoring {real}. Wait until it is done, then try again."
             )
         _remove(real.with_name(real.name + _RESTORING))
         for left in real.parent.iterdir():
@@ -221,7 +221,7 @@ def _remove(new: Path) -> None:
         new.with_name(new.name + suffix).unlink(missing_ok=True)
 
 
-# ── a server, or any other store ──────────────────────────────────────────────────────────────
+# A server, or any other store
 
 
 def restore_into(
@@ -230,14 +230,14 @@ def restore_into(
     *,
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
-) -> Restored:
+) -> RestoreResult:
     """Restore a backup of any kind into an empty store, in one transaction.
 
     Raises:
         BackupDamaged: the backup cannot be used; nothing was written.
         BackupRefused: the store is not empty, or the backup cannot be read.
         StoreLocked: a process that uses the store is running; the message says which.
-        StoreError: the store cannot be written; nothing was.
+        StoreError: the store cannot be written; nothing was written.
     """
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
@@ -248,12 +248,12 @@ def restore_into(
         with _rows_of(container, backup) as rows:
             shown = described(rows)
             _fill(target, rows, shown, at_once=True, on_progress=on_progress)
-    return Restored(backup, identity(target))
+    return RestoreResult(backup, identity(target))
 
 
 @contextmanager
 def _rows_of(container: Container, backup: Backup) -> Iterator[Container]:
-    """Lend a backup in its portable form, made for the length of the block from an image."""
+    """Lend a backup in portable format; an image is converted for the duration of the block."""
     if backup.kind == "portable":
         yield container
         return
@@ -269,10 +269,10 @@ def _rows_of(container: Container, backup: Backup) -> Iterator[Container]:
 
 
 def require_no_running_process(target: SessionDBProvider, now: float) -> None:
-    """Refuse a store that a living process has put its name in.
+    """Refuse a store in which a living process is registered.
 
     Raises:
-        StoreLocked: the message says which one it is.
+        StoreLocked: the message names the process.
     """
     with target.read() as tx:
         running = tx.all(
@@ -283,7 +283,7 @@ def require_no_running_process(target: SessionDBProvider, now: float) -> None:
     if running:
         who = ", ".join(f"{kind} (process {pid} on {host})" for kind, host, pid in running[:3])
         raise StoreLocked(
-            f"The store is in use by {who}; nothing was changed. End that first, then try again."
+            f"The store is in use by {who}; nothing was changed. Stop it first, then try again."
         )
 
 
@@ -307,8 +307,8 @@ def _fill(
             stored = count(tx, DECLARED[table])
             if stored != rows:
                 raise BackupRefused(
-                    f"{table} has {stored} rows after the restore, and {rows} in the backup. "
-                    f"Nothing was changed; try again when nobody uses the store."
+                    f"{table} has {stored} rows after the restore, but {rows} in the backup. "
+                    f"Nothing was changed; try again while no other process uses the store."
                 )
         compare_sums(
             container,

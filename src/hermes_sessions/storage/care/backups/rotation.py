@@ -1,4 +1,4 @@
-"""Which backups go when there are too many: by number, by age, and by size."""
+"""Rotation of backups: which ones to remove, by number, age and size."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _DAY: Final = 86400.0
 
 
 class BackupRule(NamedTuple):
-    """How much stays; None does not limit."""
+    """Limits for backups; None means no limit."""
 
-    #: How many backups of one store.
+    #: Number of backups per store.
     keep: int | None = None
     max_age_days: float | None = None
-    #: How much all backups take together.
+    #: Total size of all backups.
     max_bytes: int | None = None
 
 
 class BackupToPrune(NamedTuple):
-    """A backup that goes, and why."""
+    """A backup to remove, and why."""
 
     backup: Backup
     why: str
 
 
-class Pruned(NamedTuple):
-    """What rotation did, or would do."""
+class PruneResult(NamedTuple):
+    """The result of a rotation, or of its dry run."""
 
     gone: list[BackupToPrune]
     kept: list[Backup]
 
 
 def choose(backups: Iterable[Backup], rule: BackupRule, now: float) -> list[BackupToPrune]:
-    """Return what goes, oldest first. Pure.
+    """Return the backups to remove, oldest first. Pure.
 
-    Only whole backups are counted, and only they go, and never the newest of a store.
+    Only complete backups are counted and removed, and never the newest of a store.
     """
     whole = sorted(
         (backup for backup in backups if backup.state == "complete"),
@@ -84,7 +84,7 @@ def _choose_by_size(
             return
         if backup.path not in going and newest[backup.store] != backup.path:
             going[backup.path] = BackupToPrune(
-                backup, f"all together take more than {max_bytes:,} bytes"
+                backup, f"all backups together exceed {max_bytes:,} bytes"
             )
             total -= backup.size
 
@@ -95,27 +95,27 @@ def prune_backups(
     *,
     dry_run: bool = False,
     now: Callable[[], float] = time.time,
-) -> Pruned:
-    """Remove backups by a rule; with *dry_run*, only say which.
+) -> PruneResult:
+    """Remove backups by a rule; with *dry_run*, only return them.
 
-    Before anything goes, the newest backup of its store is read and compared with its digests: if
-    it is damaged, the newest one that is not stays. Damaged ones, and those of a later version, are
-    neither counted nor removed.
+    First the newest backup of each affected store is compared with its digests: if it is damaged,
+    the newest intact one is kept. Damaged backups, and those of a later version, are neither
+    counted nor removed.
 
     Raises:
-        StoreLocked: another process makes or removes backups there.
+        StoreLocked: another process creates or removes backups there.
         BackupRefused: the directory cannot be used.
     """
     place = Path(directory)
     if dry_run:
         return _pruned(place, rule, now())
     if not place.is_dir():
-        return Pruned([], [])
+        return PruneResult([], [])
     with lock_backup_directory(place, PATIENCE):
         return prune_locked_directory(place, rule, now())
 
 
-def prune_locked_directory(directory: Path, rule: BackupRule, now: float) -> Pruned:
+def prune_locked_directory(directory: Path, rule: BackupRule, now: float) -> PruneResult:
     """Remove backups by a rule; the caller holds `lock_backup_directory`."""
     pruned = _pruned(directory, rule, now)
     for going in pruned.gone:
@@ -126,7 +126,7 @@ def prune_locked_directory(directory: Path, rule: BackupRule, now: float) -> Pru
     return pruned
 
 
-def _pruned(directory: Path, rule: BackupRule, now: float) -> Pruned:
+def _pruned(directory: Path, rule: BackupRule, now: float) -> PruneResult:
     backups = list_backups(directory)
     damaged: set[Path] = set()
     while True:
@@ -140,7 +140,7 @@ def _pruned(directory: Path, rule: BackupRule, now: float) -> Pruned:
         found = {backup.path for backup in newest.values() if not _is_whole(backup)}
         if not found:
             gone = {one.backup.path for one in going}
-            return Pruned(going, [backup for backup in backups if backup.path not in gone])
+            return PruneResult(going, [backup for backup in backups if backup.path not in gone])
         damaged |= found
 
 

@@ -1,8 +1,8 @@
-"""Writing the rows of a portable backup into an empty store, ids and all.
+"""Write the rows of a portable backup into an empty store, including ids.
 
-On a server that is one transaction: nobody sees a part of it, and a connection that is lost leaves
-nothing behind. A SQLite file that is being filled has no name yet under which anybody looks for it,
-so there many short ones do.
+On a server this is one transaction: no other process sees a part of it, and a lost connection
+leaves nothing behind. A SQLite file under construction has no final name yet, so many short
+transactions are enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups.container import Container
 from hermes_sessions.storage.care.backups.portable_format import (
     INCLUDED_TABLES,
-    SessionSum,
+    BackedUpSession,
     count,
     names,
     present,
@@ -37,7 +37,7 @@ _BATCH: Final = 2000
 _BATCH_CHARACTERS: Final = 4_000_000
 _PARENT: Final = names(SESSIONS).index("parent_session_id")
 
-#: Called with how many messages are done.
+#: Called with the number of messages done.
 Advance = Callable[[int], None]
 Check = Callable[[ReadTransaction], None]
 _Batch = dict[str, list[Row]]
@@ -51,13 +51,13 @@ def fill(
     check: Check,
     advance: Advance = lambda _: None,
 ) -> None:
-    """Write all rows of a backup into an empty store; *at_once* in a single transaction.
+    """Write all rows of a backup into an empty store; with *at_once* in a single transaction.
 
-    *check* looks at what was written, before a single transaction is committed.
+    *check* examines the result before a single transaction is committed.
 
     Raises:
         BackupRefused: the store is not empty; nothing was written.
-        BackupDamaged: the backup is not what was written. *at_once*, nothing was written.
+        BackupDamaged: the backup is damaged. With *at_once*, nothing was written.
     """
     container.check_digests()
     if at_once:
@@ -94,31 +94,31 @@ def _fill(
 
 
 def require_empty(tx: WriteTransaction, dialect: str = "sqlite") -> None:
-    """Refuse a store that holds anything.
+    """Refuse a store that is not empty.
 
     Raises:
-        BackupRefused: it does; the message says what, and what to do.
+        BackupRefused: the message says what it contains, and what to do.
     """
     held = {table.name: rows for table in present(tx, dialect) if (rows := count(tx, table))}
     if held:
         some = ", ".join(f"{number} in {name}" for name, number in list(held.items())[:3])
         raise BackupRefused(
-            f"The store is not empty (rows: {some}); nothing was changed. A backup is restored on "
-            f"a server into an empty database or schema only: create a new one, restore into it "
-            f"with --into, and let sessiondb in config.yaml point there. The old one stays."
+            f"The store is not empty (rows: {some}); nothing was changed. On a server, a backup "
+            f"can only be restored into an empty database or schema: create one, restore into it "
+            f"with --into, and point sessiondb in config.yaml to it. The old one stays."
         )
 
 
 def _batches(container: Container) -> Iterator[_Batch]:
-    """Yield rows by table, a session's own row never after what belongs to it."""
+    """Yield rows by table; a session's own row never follows the rows that belong to it."""
     batch: _Batch = {}
     rows = characters = 0
     for found in read_rows(container):
-        if isinstance(found, SessionSum):
+        if isinstance(found, BackedUpSession):
             continue
         table, row = found
         if table is SESSIONS:
-            # Parents may come later; all of them are tied in the end.
+            # Parents may come later; they are all linked at the end.
             row = (*row[:_PARENT], None, *row[_PARENT + 1 :])
         batch.setdefault(table.name, []).append(row)
         rows += 1
@@ -133,7 +133,7 @@ def _batches(container: Container) -> Iterator[_Batch]:
 def _parents(container: Container) -> Iterator[list[tuple[Any, Any]]]:
     edges = []
     for found in read_rows(container):
-        if isinstance(found, SessionSum) or found[0] is not SESSIONS:
+        if isinstance(found, BackedUpSession) or found[0] is not SESSIONS:
             continue
         row = found[1]
         if row[_PARENT] is not None:

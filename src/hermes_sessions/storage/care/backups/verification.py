@@ -1,4 +1,4 @@
-"""Reading a backup back: is it what was written, and is that a whole store?"""
+"""Verify a backup: does it contain what was written, and is that a complete store?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.portable_format import (
-    SessionSum,
+    BackedUpSession,
     count,
     present,
     read_rows,
@@ -30,7 +30,7 @@ from hermes_sessions.storage.care.backups.portable_format import (
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.transfer.reader import checksum_sessions, ids_page, messages_of
 
-#: Called with how many bytes or messages are done, and how many there are.
+#: Called with the number of bytes or messages done, and the total.
 Progress = Callable[[int, int], None]
 
 IMAGE: Final = "image"
@@ -43,16 +43,16 @@ def _silent(_done: int, _total: int) -> None:
 
 
 def verify_backup(path: str | Path, on_progress: Progress = _silent) -> Backup:
-    """Read a backup from its first byte to its last, and compare everything that it says.
+    """Read a whole backup and verify everything it states.
 
-    Digests, the number of rows in every table, the checksum of every session, and for an image
-    SQLite's own check of every table and index. An image is unpacked for that, beside the backup,
-    and removed again; the backup itself is only read.
+    This compares digests, the number of rows in every table and the checksum of every session, and
+    runs SQLite's own check of every table and index of an image. An image is temporarily unpacked
+    beside the backup; the backup itself is only read.
 
     Raises:
-        BackupDamaged: it is not what was written; the message says what is wrong.
+        BackupDamaged: it differs from what was written; the message says how.
         BackupRefused: it cannot be read, or a later version wrote it.
-        DiskFull: there is no room to unpack an image.
+        DiskFull: there is no space to unpack an image.
     """
     with opened(Path(path)) as container:
         backup = described(container)
@@ -66,13 +66,13 @@ def verify_backup(path: str | Path, on_progress: Progress = _silent) -> Backup:
 
 
 def verify_written_backup(path: Path, on_progress: Progress = _silent) -> None:
-    """Verify a backup that was just written from what was checked already.
+    """Verify a backup that was just written from verified data.
 
-    An image whose bytes are the very same needs no second check; rows were given another form, so
-    they are read and summed.
+    An image with identical bytes needs no second check. Rows were converted, so they are read and
+    their checksums computed.
 
     Raises:
-        BackupDamaged: it is not what was written.
+        BackupDamaged: it differs from what was written.
     """
     with opened(path) as container:
         backup = described(container)
@@ -88,7 +88,7 @@ def verify_written_backup(path: Path, on_progress: Progress = _silent) -> None:
 
 
 def check_digests(path: Path) -> None:
-    """Compare every byte of a backup with its digests, without unpacking anything.
+    """Compare every byte of a backup with its digests, without unpacking it.
 
     Raises:
         BackupDamaged, BackupRefused: see `verify_backup`.
@@ -98,12 +98,12 @@ def check_digests(path: Path) -> None:
         container.check_digests()
 
 
-# ── images ────────────────────────────────────────────────────────────────────────────────────
+# Images
 
 
 @contextmanager
 def unpacked_image(container: Container, directory: Path) -> Iterator[Path]:
-    """Lend the database of an image, unpacked in a directory for the length of the block."""
+    """Lend the database of an image, unpacked in a directory for the duration of the block."""
     require_free_space(directory, container.require(IMAGE).raw_length)
     with unpack_directory(directory) as place:
         unpack_image(container, place / "image.db")
@@ -112,8 +112,8 @@ def unpacked_image(container: Container, directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def unpack_directory(directory: Path) -> Iterator[Path]:
-    """Lend a private directory inside another, which is removed when the block ends. Where that
-    cannot be written, it is where the system keeps temporary files.
+    """Lend a private temporary directory inside another, or in the system's temporary directory if
+    that one cannot be written.
     """
     if not os.access(directory, os.W_OK):
         directory = Path(tempfile.gettempdir())
@@ -127,11 +127,11 @@ def unpack_directory(directory: Path) -> Iterator[Path]:
 
 
 def unpack_image(container: Container, target: Path) -> None:
-    """Write the database of an image to a new file, proven to be what was packed, and durable.
+    """Write the database of an image to a new file, verified and durable.
 
     Raises:
-        BackupDamaged: it is not.
-        DiskFull: there is no room.
+        BackupDamaged: it differs from what was packed.
+        DiskFull: there is no space.
     """
     container.check_digests()
     with explained(target):
@@ -146,10 +146,10 @@ def unpack_image(container: Container, target: Path) -> None:
 def check_unpacked(
     container: Container, backup: Backup, image: Path, on_progress: Progress = _silent
 ) -> None:
-    """Check the database of an image, and compare it with what the backup says.
+    """Check the database of an image, and compare it with the manifest.
 
     Raises:
-        BackupDamaged: it is not sound, or not the same.
+        BackupDamaged: it is damaged or differs.
     """
     from hermes_sessions.storage.sqlite.store_image import check_image, reading_image
 
@@ -175,8 +175,8 @@ def _compare_counts(
             )
 
 
-def sums_of(tx: ReadTransaction) -> Iterator[SessionSum]:
-    """Yield the checksum of every session, by id; None for one that only SQLite can hold."""
+def sums_of(tx: ReadTransaction) -> Iterator[BackedUpSession]:
+    """Yield the checksum of every session, by id; None for one that only SQLite can store."""
     after: str | None = None
     while page := ids_page(tx, after, None):
         after = page[-1]
@@ -187,28 +187,30 @@ def sums_of(tx: ReadTransaction) -> Iterator[SessionSum]:
                 yield _sum_alone(tx, session_id)
             continue
         for session_id in page:
-            yield SessionSum(session_id, found[session_id].messages, found[session_id].checksum)
+            yield BackedUpSession(
+                session_id, found[session_id].messages, found[session_id].checksum
+            )
 
 
-def _sum_alone(tx: ReadTransaction, session_id: str) -> SessionSum:
+def _sum_alone(tx: ReadTransaction, session_id: str) -> BackedUpSession:
     try:
         found = checksum_sessions(tx, [session_id])[session_id]
     except TransferRefused:
-        return SessionSum(session_id, messages_of(tx, [session_id]), None)
-    return SessionSum(session_id, found.messages, found.checksum)
+        return BackedUpSession(session_id, messages_of(tx, [session_id]), None)
+    return BackedUpSession(session_id, found.messages, found.checksum)
 
 
 def compare_sums(
     container: Container,
-    found: Iterator[SessionSum],
-    wanted: Iterator[SessionSum],
+    found: Iterator[BackedUpSession],
+    wanted: Iterator[BackedUpSession],
     backup: Backup,
     on_progress: Progress = _silent,
 ) -> None:
     """Compare sessions with those of a backup: the same ones, with the same checksums.
 
     Raises:
-        BackupDamaged: a session is missing, is there in addition, or differs.
+        BackupDamaged: a session is missing, unexpected or different.
     """
     done = number = 0
     for expected in wanted:
@@ -226,29 +228,29 @@ def compare_sums(
 
 
 def _difference(
-    container: Container, expected: SessionSum, actual: SessionSum | None
+    container: Container, expected: BackedUpSession, actual: BackedUpSession | None
 ) -> BackupDamaged:
     if actual is None or actual.session_id != expected.session_id:
         return container.damaged(f"session {expected.session_id!r:.100} is missing")
-    return container.damaged(f"session {expected.session_id!r:.100} has another checksum")
+    return container.damaged(f"session {expected.session_id!r:.100} has a wrong checksum")
 
 
-# ── rows ──────────────────────────────────────────────────────────────────────────────────────
+# Rows
 
 
 def _check_rows(container: Container, backup: Backup, on_progress: Progress) -> None:
     counts = dict.fromkeys(backup.counts, 0)
 
-    def sums() -> Iterator[SessionSum]:
+    def sums() -> Iterator[BackedUpSession]:
         for found in read_rows(container):
-            if isinstance(found, SessionSum):
+            if isinstance(found, BackedUpSession):
                 yield found
             else:
                 name = found[0].name
                 counts[name] = counts.get(name, 0) + 1
 
-    # Both streams are in one file, so they are read through handles of their own.
+    # Both streams are in one file, so each needs its own handle.
     with opened(container.path) as other:
         compare_sums(container, sums(), read_sums(other, SESSIONS), backup, on_progress)
     if counts != backup.counts:
-        raise container.damaged("it has another number of rows than its manifest says")
+        raise container.damaged("its number of rows differs from its manifest")

@@ -1,1 +1,1 @@
-"""Erasing what a store knows of a person, a chat or a session, with a receipt."""
+"""Erase all data of a user, a chat or a session from a store, with a receipt."""

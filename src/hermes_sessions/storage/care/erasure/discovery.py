@@ -1,8 +1,8 @@
-"""What a store knows of a person, a chat or a session.
+"""Find all data of a user, a chat or a session in a store.
 
-A session that belongs to somebody alone goes as a whole, with every session of its lineage that is
-nobody else's. Of a room that several people share, only what the person wrote goes, and what was
-answered to it.
+A session that belongs to one user is erased as a whole, with every session of its lineage that
+belongs to no other user. In a room shared by several users, only the user's messages and the
+replies to them are erased.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.model.lane import normalise_identifier
-from hermes_sessions.storage.care.erasure.targets import Subject, Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject, ErasureTargets
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.identities import stored_author
 
-# How many rows would go, for whoever wants to know before.
+# Counting the rows that would be erased, for a preview.
 
 
 _BY_SESSION: Final = ("messages",)
@@ -26,8 +26,8 @@ _BY_SESSION: Final = ("messages",)
 _BY_LANE: Final = ("mailbox", "outbox")
 
 
-def count_rows(tx: ReadTransaction, targets: Targets) -> dict[str, int]:
-    """Return how many rows of the kinds that people know would go."""
+def count_rows(tx: ReadTransaction, targets: ErasureTargets) -> dict[str, int]:
+    """Return how many rows would be erased, by kinds that users know."""
     counts: Counter[str] = Counter()
     counts["sessions"] = _count(tx, "sessions", "id", targets.session_ids)
     counts["lanes"] = _count(tx, "lanes", "id", targets.lanes)
@@ -66,7 +66,7 @@ def _count(
     return total
 
 
-def _in_shared_mailboxes(tx: ReadTransaction, targets: Targets) -> int:
+def _in_shared_mailboxes(tx: ReadTransaction, targets: ErasureTargets) -> int:
     own = frozenset(targets.lanes)
     found = 0
     for page in pages(targets.ids):
@@ -81,7 +81,7 @@ def _in_shared_mailboxes(tx: ReadTransaction, targets: Targets) -> int:
     return found
 
 
-#: Ids asked for at a time.
+#: Ids per query.
 PAGE: Final = 500
 _LANE_COLUMNS: Final = (
     "id",
@@ -96,7 +96,7 @@ _LANE_COLUMNS: Final = (
 
 
 class _Lane(NamedTuple):
-    """What is needed of a lane, and who its origin names."""
+    """The needed columns of a lane, and the ids in its origin."""
 
     id: int
     platform: str
@@ -113,8 +113,8 @@ class _Lane(NamedTuple):
         return self.chat_type != "dm" and not self.participant_id
 
 
-def find(tx: ReadTransaction, subject: Subject, now: float) -> Targets:
-    """Return everything that goes, as the store is now."""
+def find(tx: ReadTransaction, subject: ErasureSubject, now: float) -> ErasureTargets:
+    """Return everything to erase, as of now."""
     subject.checked()
     if subject.kind == "session":
         return _of_session(tx, subject, now)
@@ -133,7 +133,7 @@ def pages(values: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def column(tx: ReadTransaction, sql: str, values: Iterable[Any], *more: Any) -> list[Any]:
-    """Return the first column of all rows; ``{}`` in *sql* stands for the list of *values*."""
+    """Return the first column of all rows; ``{}`` in *sql* is replaced by the list of *values*."""
     return [
         row[0]
         for page in pages(values)
@@ -141,15 +141,15 @@ def column(tx: ReadTransaction, sql: str, values: Iterable[Any], *more: Any) -> 
     ]
 
 
-# ── sessions ──────────────────────────────────────────────────────────────────────────────────
+# Sessions
 
 
-def _of_session(tx: ReadTransaction, subject: Subject, now: float) -> Targets:
+def _of_session(tx: ReadTransaction, subject: ErasureSubject, now: float) -> ErasureTargets:
     row = tx.one("SELECT conversation_id, source FROM sessions WHERE id = ?", (subject.id,))
     if row is None:
-        return Targets(subject=subject, requested_at=now)
+        return ErasureTargets(subject=subject, requested_at=now)
     members = [] if row[0] is None else _members(tx, [row[0]])
-    return Targets(
+    return ErasureTargets(
         subject=subject,
         requested_at=now,
         platforms=(row[1],),
@@ -158,7 +158,7 @@ def _of_session(tx: ReadTransaction, subject: Subject, now: float) -> Targets:
 
 
 def _members(tx: ReadTransaction, conversation_ids: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Return the sessions of conversations, and whose they are."""
+    """Return the sessions of conversations, with their users."""
     found: list[tuple[str, str | None]] = []
     for page in pages(conversation_ids):
         marks = placeholders(len(page))
@@ -168,14 +168,14 @@ def _members(tx: ReadTransaction, conversation_ids: Iterable[str]) -> list[tuple
 
 
 def _families(tx: ReadTransaction, session_ids: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Return all sessions of the conversations that these are part of."""
+    """Return all sessions of the conversations that these belong to."""
     conversations = column(
         tx, "SELECT DISTINCT conversation_id FROM sessions WHERE id IN ({})", session_ids
     )
     return _members(tx, dict.fromkeys(c for c in conversations if c is not None))
 
 
-# ── lanes ─────────────────────────────────────────────────────────────────────────────────────
+# Lanes
 
 
 def _lanes(tx: ReadTransaction, where: str = "", *params: object) -> Iterator[_Lane]:
@@ -200,13 +200,13 @@ def _texts(values: dict[str, Any], *names: str) -> list[str]:
 
 
 def sessions_of_lane(tx: ReadTransaction, lane_id: int) -> list[str]:
-    """Return all sessions of the conversations that a lane points at, or did."""
+    """Return all sessions of the conversations that a lane points or pointed at."""
     lanes = _lanes(tx, " WHERE id = ?", lane_id)
     return [session_id for session_id, _ in _families(tx, _sessions_of(tx, list(lanes)))]
 
 
 def _sessions_of(tx: ReadTransaction, lanes: Sequence[_Lane]) -> list[str]:
-    """Return the sessions that lanes point at, or did."""
+    """Return the sessions that lanes point or pointed at."""
     found = dict.fromkeys(lane.session_id for lane in lanes if lane.session_id)
     for name in ("from_session_id", "to_session_id"):
         past = column(
@@ -218,10 +218,12 @@ def _sessions_of(tx: ReadTransaction, lanes: Sequence[_Lane]) -> list[str]:
     return list(found)
 
 
-# ── a chat ────────────────────────────────────────────────────────────────────────────────────
+# A chat
 
 
-def _of_chat(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lane]) -> Targets:
+def _of_chat(
+    tx: ReadTransaction, subject: ErasureSubject, now: float, lanes: list[_Lane]
+) -> ErasureTargets:
     ids = frozenset({subject.id})
     meant = [lane for lane in lanes if lane.chat_id in ids or lane.chats & ids]
     ids |= {chat for lane in meant for chat in (*lane.chats, lane.chat_id) if chat}
@@ -230,7 +232,7 @@ def _of_chat(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lan
     if subject.platform not in (None, "telegram"):
         bound = []
     family = _families(tx, [*sessions, *bound])
-    return Targets(
+    return ErasureTargets(
         subject=subject,
         requested_at=now,
         ids=_sorted(ids),
@@ -242,10 +244,12 @@ def _of_chat(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lan
     )
 
 
-# ── a person ──────────────────────────────────────────────────────────────────────────────────
+# A user
 
 
-def _of_user(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lane]) -> Targets:
+def _of_user(
+    tx: ReadTransaction, subject: ErasureSubject, now: float, lanes: list[_Lane]
+) -> ErasureTargets:
     ids = _aliases(tx, subject, lanes)
     private = [
         lane
@@ -272,7 +276,7 @@ def _of_user(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lan
         for chat in (lane.chat_id, *lane.chats)
         if chat
     }
-    return Targets(
+    return ErasureTargets(
         subject=subject,
         requested_at=now,
         ids=_sorted(ids),
@@ -285,9 +289,9 @@ def _of_user(tx: ReadTransaction, subject: Subject, now: float, lanes: list[_Lan
     )
 
 
-def _aliases(tx: ReadTransaction, subject: Subject, lanes: list[_Lane]) -> frozenset[str]:
-    """Return all ids of a person: those that were decided to be theirs, and those that came
-    together with one of them.
+def _aliases(tx: ReadTransaction, subject: ErasureSubject, lanes: list[_Lane]) -> frozenset[str]:
+    """Return all ids of a user: those recorded as theirs, and those that occurred together with one
+    of them.
     """
     where, params = (
         ("", ()) if subject.platform is None else ("platform = ? AND ", (subject.platform,))
@@ -312,7 +316,7 @@ def _aliases(tx: ReadTransaction, subject: Subject, lanes: list[_Lane]) -> froze
             return frozenset(ids)
 
 
-def _owned(tx: ReadTransaction, subject: Subject, ids: Iterable[str]) -> list[str]:
+def _owned(tx: ReadTransaction, subject: ErasureSubject, ids: Iterable[str]) -> list[str]:
     if subject.platform is None:
         return column(tx, "SELECT id FROM sessions WHERE user_id IN ({})", ids)
     sql = "SELECT id FROM sessions WHERE user_id IN ({}) AND source = ?"
@@ -320,9 +324,9 @@ def _owned(tx: ReadTransaction, subject: Subject, ids: Iterable[str]) -> list[st
 
 
 def _rooms(
-    tx: ReadTransaction, subject: Subject, ids: Iterable[str], shared: list[_Lane]
+    tx: ReadTransaction, subject: ErasureSubject, ids: Iterable[str], shared: list[_Lane]
 ) -> list[tuple[str, str]]:
-    """Return the shared sessions in which they wrote, and on which platform."""
+    """Return the shared sessions in which the user wrote, with the platform."""
     rooms: dict[str, str] = {}
     for page in pages(map(stored_author, ids)):
         rows = tx.all(
@@ -331,7 +335,7 @@ def _rooms(
             page,
         )
         rooms |= {row[0]: row[1] for row in rows if subject.platform in (None, row[1])}
-    # What was received before anybody noted who wrote: as long as the mailbox remembers.
+    # Messages received before authors were recorded: as long as the mailbox remembers.
     by_number = {lane.id: lane for lane in shared}
     for page in pages(ids):
         rows = tx.all(
@@ -346,7 +350,7 @@ def _rooms(
 
 def _platforms(
     tx: ReadTransaction,
-    subject: Subject,
+    subject: ErasureSubject,
     ids: Iterable[str],
     private: list[_Lane],
     own: Sequence[str],

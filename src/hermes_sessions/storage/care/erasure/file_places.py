@@ -1,4 +1,4 @@
-"""Files of sessions beside the database: older transcripts, and copies of the store itself."""
+"""Files beside the database: backups, transcripts of older versions, and copies of the store."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 )
 from hermes_sessions.storage.care.backups.creation import PATIENCE
 from hermes_sessions.storage.care.erasure.discovery import count_rows, find
-from hermes_sessions.storage.care.erasure.receipts import Step
+from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.row_removal import remove, scrub
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.store import Store
 
-# What backups hold: taken out of each, so that the rest of it stays a backup.
+# Backups: the data is removed from each, so that the rest stays a valid backup.
 
 
 NAME: Final = "backups"
 
 
 class BackupPlace:
-    """The backups of *store* in *directory*. See `Place`.
+    """The backups of *store* in *directory*. See `ErasurePlace`.
 
-    What was made before the request is searched for the person, chat or session itself, because it
-    may know more of it than the store does by now. Of later ones, only what the request found goes.
-    Backups of other stores are not ours to change: those that hold something are named.
-    Whoever makes or removes backups meanwhile is waited for *patience* seconds.
+    Backups older than the request are searched for the user, chat or session itself, because they
+    may know more than the store does now. From later ones, only the data found by the request is
+    removed. Backups of other stores are not changed, but named if they contain something. Waits
+    *patience* seconds for processes that create or remove backups.
     """
 
     name = NAME
@@ -50,8 +50,8 @@ class BackupPlace:
         self._store = store
         self._patience = patience
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         counts = Counter[str]()
         for backup in list_backups(self._directory):
             try:
@@ -61,15 +61,15 @@ class BackupPlace:
                 counts["backups that cannot be read"] += 1
         return dict(counts)
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         removed = 0
         problems: list[str] = []
         try:
             self._wait_for_others()
             backups = list_backups(self._directory)
         except HermesSessionsError as error:
-            return Step(NAME, "pending", why=str(error))
+            return ErasureStep(NAME, "pending", why=str(error))
         for backup in backups:
             try:
                 if not _backup_contains(backup, targets):
@@ -82,44 +82,46 @@ class BackupPlace:
             except (HermesSessionsError, OSError) as error:
                 problems.append(f"{backup.path}: {error}")
         if problems:
-            why = " ".join(problems) + " Remove what nobody needs, then resume."
-            return Step(NAME, "pending", {"backups": removed} if removed else {}, why)
-        return Step(NAME, removed={"backups": removed} if removed else {})
+            why = " ".join(problems) + " Remove the files you do not need, then resume."
+            return ErasureStep(NAME, "pending", {"backups": removed} if removed else {}, why)
+        return ErasureStep(NAME, removed={"backups": removed} if removed else {})
 
     def _wait_for_others(self) -> None:
-        """Let whoever makes a backup of an earlier state end, and clear what one who was killed
-        has left unpacked. Whoever begins after this finds nothing in the store any more.
+        """Wait for a running backup of an earlier state, and remove the unpacked remains of a
+        killed one.
+
+        A backup that starts later no longer finds the data in the store.
 
         Raises:
-            StoreLocked: somebody is still at it.
+            StoreLocked: another process is still working there.
         """
         if self._directory.is_dir():
-            # Where nothing can be written, nobody makes one.
+            # In an unwritable directory no process creates backups.
             with suppress(BackupRefused), lock_backup_directory(self._directory, self._patience):
                 pass
 
     def _is_ours(self, backup: Backup) -> bool:
-        """Tell whether it is of this store, or does not say of which it is."""
+        """Tell whether it is of this store, or of an unknown one."""
         return backup.store in ("", self._store)
 
 
 def _named(backup: Backup) -> str:
     return (
         f"{backup.path} is a backup of another store ({backup.store}) and was not changed: if that "
-        f"is in use, forget there, too."
+        f"store is in use, run hermes forget there, too."
     )
 
 
-def _backup_contains(backup: Backup, targets: Targets) -> bool:
+def _backup_contains(backup: Backup, targets: ErasureTargets) -> bool:
     with opened_as_store(backup.path) as provider:
         return _known(provider, backup, targets)
 
 
-def _meant(provider: SessionDBProvider, backup: Backup, targets: Targets) -> Targets:
-    """Return what is to go from a backup; numbers of lanes are those of the backup."""
+def _meant(provider: SessionDBProvider, backup: Backup, targets: ErasureTargets) -> ErasureTargets:
+    """Return what to erase from a backup, with the lane ids of the backup."""
     with provider.read() as tx:
         if backup.created > targets.requested_at:
-            # Lanes that were made since are new; the others were there when it was made.
+            # Lanes created since are new; the others existed when the backup was made.
             lanes = [
                 row[0]
                 for row in tx.all(
@@ -138,30 +140,30 @@ def _meant(provider: SessionDBProvider, backup: Backup, targets: Targets) -> Tar
     )
 
 
-def _known(provider: SessionDBProvider, backup: Backup, targets: Targets) -> bool:
+def _known(provider: SessionDBProvider, backup: Backup, targets: ErasureTargets) -> bool:
     meant = _meant(provider, backup, targets)
     with provider.read() as tx:
         return bool(count_rows(tx, meant))
 
 
-def _erase(provider: SessionDBProvider, backup: Backup, targets: Targets) -> None:
+def _erase(provider: SessionDBProvider, backup: Backup, targets: ErasureTargets) -> None:
     store = Store(provider, time.time)
     remove(store, _meant(provider, backup, targets))
-    # A receipt in a backup says whom it is about as long as it is pending.
+    # A pending receipt in a backup contains the ids.
     provider.write(lambda tx: tx.run("UPDATE erasures SET targets = NULL"))
     scrub(store, rebuild=True)
 
 
 TRANSCRIPTS: Final = "transcript files"
 COPIES: Final = "copies of the store"
-#: What SQLite and this program keep beside a store that is in use; no copies of it.
+#: Suffixes of files beside a store in use; these are not copies of it.
 _IN_USE: Final = ("-wal", "-shm", "-journal", ".gate")
 _CHUNK: Final = 4 * 2**20
 _LOOKED_FOR: Final = 200
 
 
 class TranscriptPlace:
-    """What older versions wrote for each session into *directory*. See `Place`."""
+    """Transcript files of older versions in *directory*, one per session. See `ErasurePlace`."""
 
     name = TRANSCRIPTS
     needs_rows = False
@@ -169,12 +171,12 @@ class TranscriptPlace:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         return _counted(sum(1 for _ in self._files(targets)))
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         removed = 0
         problems: list[str] = []
         for file in list(self._files(targets)):
@@ -184,21 +186,22 @@ class TranscriptPlace:
             except OSError as error:
                 problems.append(f"{file} cannot be removed: {error.strerror}.")
         if problems:
-            return Step(TRANSCRIPTS, "pending", _counted(removed), " ".join(problems))
-        return Step(TRANSCRIPTS, removed=_counted(removed))
+            return ErasureStep(TRANSCRIPTS, "pending", _counted(removed), " ".join(problems))
+        return ErasureStep(TRANSCRIPTS, removed=_counted(removed))
 
-    def _files(self, targets: Targets) -> Iterator[Path]:
+    def _files(self, targets: ErasureTargets) -> Iterator[Path]:
         for session_id in targets.session_ids:
             if "/" in session_id or "\\" in session_id or "\x00" in session_id:
-                continue  # Such an id never named a file of ours.
+                continue  # Such an id never was a file name of ours.
             names = (f"{session_id}.json", f"{session_id}.jsonl")
             yield from (file for name in names if (file := self._directory / name).is_file())
             yield from self._directory.glob(f"request_dump_{glob.escape(session_id)}_*.json")
 
 
 class StoreCopyPlace:
-    """Whole copies of a SQLite store that lie beside it, from before an upgrade, a repair or a
-    restore. They are not ours to take apart: those that hold something are named. See `Place`.
+    """Whole copies of a SQLite store beside it, from before an upgrade, a repair or a restore.
+
+    They are not changed; those that contain something are named. See `ErasurePlace`.
     """
 
     name = COPIES
@@ -207,27 +210,27 @@ class StoreCopyPlace:
     def __init__(self, store: Path) -> None:
         self._store = store
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         return _counted(len(self._holding(targets)))
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         try:
             found = self._holding(targets)
         except OSError as error:
-            return Step(COPIES, "pending", why=f"{error}.")
+            return ErasureStep(COPIES, "pending", why=f"{error}.")
         if not found:
-            return Step(COPIES)
+            return ErasureStep(COPIES)
         names = ", ".join(str(file) for file in found)
-        why = f"Not changed: {names}. Remove what you do not need any more, then resume."
-        return Step(COPIES, "pending", why=why)
+        why = f"Not changed: {names}. Remove the files you no longer need, then resume."
+        return ErasureStep(COPIES, "pending", why=why)
 
-    def _holding(self, targets: Targets) -> list[Path]:
-        # Of many sessions, some will do: a copy that holds any of them holds them all, or it is
-        # from another time, and then it holds the person.
+    def _holding(self, targets: ErasureTargets) -> list[Path]:
+        # A sample of many sessions is enough: a copy that has one of them has them all, or it is
+        # from another time, and then it contains the user.
         sessions = targets.session_ids[:: len(targets.session_ids) // _LOOKED_FOR + 1]
-        # Of rooms nobody can tell: who wrote what was not always noted.
+        # Rooms are always included, because authors were not always recorded.
         wanted = (*targets.ids, *sessions, *targets.rooms)
         words = [word.encode("utf-8", "surrogatepass") for word in wanted]
         return [file for file in self._copies() if _holds(file, words)]
@@ -243,7 +246,7 @@ class StoreCopyPlace:
             and file.name != name
             and file.name.removeprefix(name) not in _IN_USE
         ]
-        # A repair that was killed has left a folder.
+        # A killed repair leaves a directory.
         inside = [file for folder in beside if _is_folder(folder) for file in folder.iterdir()]
         return sorted(file for file in (*beside, *inside) if _is_file(file))
 
@@ -257,7 +260,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _holds(file: Path, words: list[bytes]) -> bool:
-    """Look for words anywhere in a file, also where a piece of it ends."""
+    """Search a file for words, also across the boundaries of chunks."""
     longest = max(map(len, words), default=0)
     before = b""
     with file.open("rb") as reading:

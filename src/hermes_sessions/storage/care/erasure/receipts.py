@@ -1,7 +1,7 @@
-"""Receipts: what was erased, what is still to be done, and no word about whom.
+"""Receipts: what was erased and what is pending, without naming the subject.
 
-A receipt is written before anything is erased, with what was found; so whatever happens, the next
-one who asks can go on. As soon as nothing needs it any more, what was found is taken off.
+A receipt is written before anything is erased, together with the found targets, so that any later
+call can continue. The targets are removed as soon as no step needs them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.care.erasure.discovery import find
-from hermes_sessions.storage.care.erasure.targets import Kind, Subject, Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureSubject, ErasureTargets, Kind
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold
@@ -35,19 +35,19 @@ _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM erasures"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What became of it in one place."""
+class ErasureStep:
+    """The result in one place."""
 
     #: ``database``, ``search index``, ``store files``, ``transcripts``, ``gateway spool``, …
     place: str
     status: Status = "done"
-    #: How many of what went.
+    #: Numbers of erased items by kind.
     removed: Mapping[str, int] = field(default_factory=dict)
-    #: Why it is pending, and what ends that.
+    #: Why it is pending, and what to do about it.
     why: str | None = None
 
-    def after(self, earlier: Step | None) -> Step:
-        """Return this step with what an earlier attempt has removed already."""
+    def after(self, earlier: ErasureStep | None) -> ErasureStep:
+        """Return this step with the numbers of an earlier attempt added."""
         if earlier is None:
             return self
         total = Counter(earlier.removed) + Counter(self.removed)
@@ -55,48 +55,50 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What was done about one request."""
+class ErasureReceipt:
+    """The record of one request."""
 
     id: str
     kind: Kind
     platform: str | None
-    #: Stands for the id that was given; see `Subject.digest`.
+    #: Replaces the id that was given; see `ErasureSubject.digest`.
     digest: str
     status: Status
     requested_at: float
     finished_at: float | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ErasureStep, ...] = ()
 
     @property
-    def pending(self) -> tuple[Step, ...]:
-        """The steps that are still to be done."""
+    def pending(self) -> tuple[ErasureStep, ...]:
+        """The pending steps."""
         return tuple(step for step in self.steps if step.status == "pending")
 
-    def is_about(self, subject: Subject) -> bool:
-        """Tell whether it is about this person, chat or session."""
+    def is_about(self, subject: ErasureSubject) -> bool:
+        """Tell whether it is about this user, chat or session."""
         return self.digest == subject.digest(self.id)
 
-    def step(self, place: str) -> Step | None:
-        """Return what is known of a place."""
+    def step(self, place: str) -> ErasureStep | None:
+        """Return the step of a place."""
         return next((step for step in self.steps if step.place == place), None)
 
 
-class Receipts:
+class ErasureReceipts:
     """The rows of ``erasures``."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def begin(self, subject: Subject, receipt_id: str) -> tuple[Receipt, Targets]:
-        """Find what is to go and write it down, in one transaction.
+    def begin(
+        self, subject: ErasureSubject, receipt_id: str
+    ) -> tuple[ErasureReceipt, ErasureTargets]:
+        """Find the targets and write the receipt, in one transaction.
 
         Raises:
             OnHold: some of it must not be deleted; nothing was written.
         """
         now = self._store.clock()
 
-        def work(tx: WriteTransaction) -> Targets:
+        def work(tx: WriteTransaction) -> ErasureTargets:
             targets = find(tx, subject, now)
             require_no_hold(tx, (*targets.session_ids, *targets.rooms))
             tx.run(
@@ -117,8 +119,8 @@ class Receipts:
         targets = self._store.provider.write(work)
         return self.get(receipt_id), targets
 
-    def save(self, receipt: Receipt, *, targets: Targets | None) -> Receipt:
-        """Write what is known now; without *targets*, what was found is taken off."""
+    def save(self, receipt: ErasureReceipt, *, targets: ErasureTargets | None) -> ErasureReceipt:
+        """Store the current state; without *targets*, the stored targets are removed."""
         text = None if targets is None else targets.to_json()
         self._store.provider.write(
             lambda tx: tx.run(
@@ -135,11 +137,11 @@ class Receipts:
         )
         return receipt
 
-    def get(self, receipt_id: str) -> Receipt:
-        """Return a receipt, by its id or the beginning of it.
+    def get(self, receipt_id: str) -> ErasureReceipt:
+        """Return a receipt by its id or an id prefix.
 
         Raises:
-            NotFound: there is none, or several begin so.
+            NotFound: it does not exist, or the prefix is ambiguous.
         """
         with self._store.provider.read() as tx:
             row = tx.one(f"{_SELECT} WHERE id = ?", (receipt_id,))
@@ -153,32 +155,36 @@ class Receipts:
         several = "Several receipts begin with" if len(rows) > 1 else "There is no receipt"
         raise NotFound(f"{several} {receipt_id!r}. See: hermes forget --receipts")
 
-    def targets(self, receipt_id: str) -> Targets | None:
-        """Return what a receipt still needs; None when it needs nothing any more."""
+    def targets(self, receipt_id: str) -> ErasureTargets | None:
+        """Return the targets that a receipt still needs; None if it needs none."""
         with self._store.provider.read() as tx:
             row = tx.one("SELECT targets FROM erasures WHERE id = ?", (receipt_id,))
-        return None if row is None or row[0] is None else Targets.from_json(row[0])
+        return None if row is None or row[0] is None else ErasureTargets.from_json(row[0])
 
-    def all(self) -> list[Receipt]:
-        """Return all receipts, the latest first."""
+    def all(self) -> list[ErasureReceipt]:
+        """Return all receipts, latest first."""
         with self._store.provider.read() as tx:
             rows = tx.all(f"{_SELECT} ORDER BY requested_at DESC, id")
         return [_receipt(row) for row in rows]
 
-    def pending_targets(self) -> list[Targets]:
-        """Return what is still to be erased somewhere, for those who may meet more of it."""
+    def pending_targets(self) -> list[ErasureTargets]:
+        """Return the pending targets, for processes that may receive more data of them."""
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT targets FROM erasures WHERE status = ? AND targets IS NOT NULL",
                 ("pending",),
             )
-        return [Targets.from_json(row[0]) for row in rows]
+        return [ErasureTargets.from_json(row[0]) for row in rows]
 
 
 def updated(
-    receipt: Receipt, steps: Iterable[Step], clock: Callable[[], float], *, is_last: bool
-) -> Receipt:
-    """Return the receipt with these steps after what they did before."""
+    receipt: ErasureReceipt,
+    steps: Iterable[ErasureStep],
+    clock: Callable[[], float],
+    *,
+    is_last: bool,
+) -> ErasureReceipt:
+    """Return the receipt with the results of these steps added."""
     given = [step.after(receipt.step(step.place)) for step in steps]
     places = {step.place for step in given}
     kept = [step for step in receipt.steps if step.place not in places]
@@ -192,7 +198,7 @@ def updated(
     )
 
 
-def _receipt(row: Row) -> Receipt:
+def _receipt(row: Row) -> ErasureReceipt:
     *plain, written = row
     steps: list[dict[str, Any]] = from_json(written, [])
-    return Receipt(*(*plain, tuple(Step(**step) for step in steps)))
+    return ErasureReceipt(*(*plain, tuple(ErasureStep(**step) for step in steps)))

@@ -1,8 +1,8 @@
-"""Taking what was found out of the rows, in short transactions that can be repeated.
+"""Erase the found targets from the database, in short idempotent transactions.
 
-A lane is closed first, in one transaction: whoever runs a turn on it is fenced off, and a message
-that arrives later begins anew. Its sessions are hidden next, so that no writer adds to them, and
-deleted in steps. Whatever was done before does no harm when it is done again.
+A lane is closed first, in one transaction: a process that runs a turn on it is fenced off, and
+later messages start a new session. Its sessions are hidden next, so that no writer adds to them,
+and then deleted in steps. Repeating a step does no harm.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from hermes_sessions.errors import HermesSessionsError, UnknownSession
 from hermes_sessions.storage.care.erasure.discovery import column, pages
-from hermes_sessions.storage.care.erasure.receipts import Step
+from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.shared_rooms import erase_in_room, erase_received
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.deletion import Deletion, detach_children
@@ -28,7 +28,7 @@ from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store import Store
 
-# Leaving nothing readable of deleted rows: not in the search index, not in the store's files.
+# Removing all traces of deleted rows from the search index and the store's files.
 
 
 INDEX = "search index"
@@ -37,15 +37,16 @@ INDEX = "search index"
 FILES = "store files"
 
 
-def scrub(store: Store, *, rebuild: bool = False) -> list[Step]:
-    """Take what was deleted out of the index and out of the files, as far as that is possible now;
-    return what became of both. Never raises because somebody is in the way: that is pending.
+def scrub(store: Store, *, rebuild: bool = False) -> list[ErasureStep]:
+    """Remove deleted data from the index and the files, as far as possible now; return both steps.
+
+    Never raises because of other processes: the step is then pending.
     """
     with store.provider.leaving_no_trace():
         return [_index(store), _files(store, rebuild=rebuild)]
 
 
-def _index(store: Store) -> Step:
+def _index(store: Store) -> ErasureStep:
     index = store.provider.search_index
     try:
         maintenance = IndexMaintenance(store, index)
@@ -54,36 +55,34 @@ def _index(store: Store) -> Step:
         with store.provider.read() as tx:
             is_done = is_compact and maintenance.lag(tx).complete
     except HermesSessionsError as error:
-        return Step(INDEX, "pending", why=str(error))
+        return ErasureStep(INDEX, "pending", why=str(error))
     if not is_done:
-        why = "The search index could not be brought up to date, because others write to it."
-        return Step(INDEX, "pending", why=why)
-    return Step(INDEX)
+        why = "The search index could not be updated, because other processes write to it."
+        return ErasureStep(INDEX, "pending", why=why)
+    return ErasureStep(INDEX)
 
 
-def _files(store: Store, *, rebuild: bool) -> Step:
+def _files(store: Store, *, rebuild: bool) -> ErasureStep:
     try:
         remains = store.provider.scrub(rebuild=rebuild)
     except HermesSessionsError as error:
-        return Step(FILES, "pending", why=str(error))
+        return ErasureStep(FILES, "pending", why=str(error))
     if remains:
-        return Step(FILES, "pending", why=" ".join(found.why for found in remains))
-    return Step(FILES, why=store.provider.keeps)
+        return ErasureStep(FILES, "pending", why=" ".join(found.why for found in remains))
+    return ErasureStep(FILES, why=store.provider.keeps)
 
 
 Counts = Counter[str]
 
-#: Sessions that are hidden in one transaction.
+#: Sessions hidden in one transaction.
 _AT_ONCE: Final = 50
-#: Between the parts of a key in a ledger of what was moved here.
+#: Separates the parts of a key in an import ledger.
 _BETWEEN: Final = "\x1f"
 _IMPORTED: Final = "sessions_json_imported:"
 
 
-def remove(store: Store, targets: Targets) -> Counts:
-    """Take everything that *targets* names out of the database; return how many rows of which kind
-    went now.
-    """
+def remove(store: Store, targets: ErasureTargets) -> Counts:
+    """Erase all *targets* from the database; return how many rows by kind were erased now."""
     write = store.provider.write
     removed: Counts = Counter()
     for lane_id in targets.lanes:
@@ -106,11 +105,11 @@ def remove(store: Store, targets: Targets) -> Counts:
 
 
 def fence_off(tx: WriteTransaction, store: Store, session_id: str) -> None:
-    """Take the session's chain from whoever holds it; what they write from now on is refused."""
+    """Take the session's chain from its lease holder, whose later writes are refused."""
     try:
         chain, _ = lock_lease(tx, store, session_id)
     except UnknownSession:
-        return  # In the trash, where nobody writes, or gone.
+        return  # In the trash, where no process writes, or deleted.
     free_chain(tx, chain)
 
 
@@ -129,12 +128,12 @@ def _close_lane(tx: WriteTransaction, store: Store, lane_id: int) -> Counts:
 
 
 def _mark_for_deletion(
-    tx: WriteTransaction, store: Store, session_ids: Iterable[str], targets: Targets
+    tx: WriteTransaction, store: Store, session_ids: Iterable[str], targets: ErasureTargets
 ) -> Counts:
-    """Begin to delete sessions; as far as they are there, and whoever holds them.
+    """Begin to delete existing sessions, whoever holds them.
 
-    Others may write meanwhile, so the leases are locked before anything is looked at: who has
-    continued a session since it was found has done so by then, and nobody does any more.
+    Others may write meanwhile, so the leases are locked before anything is read: a continuation
+    created since the discovery is then visible, and no further one can be created.
     """
     there: list[str] = column(tx, "SELECT id FROM sessions WHERE id IN ({})", session_ids)
     removed: Counts = Counter()
@@ -158,9 +157,9 @@ def _mark_for_deletion(
 
 
 def _children_created_since(
-    tx: WriteTransaction, session_id: str, known: set[str], targets: Targets
+    tx: WriteTransaction, session_id: str, known: set[str], targets: ErasureTargets
 ) -> list[str]:
-    """Return the children of a session that were made after what is to go was found."""
+    """Return the children of a session that were created after the discovery."""
     rows = tx.all("SELECT id, user_id FROM sessions WHERE parent_session_id = ?", (session_id,))
     is_person = targets.subject.kind == "user"
     return [
@@ -171,7 +170,7 @@ def _children_created_since(
 
 
 def _leave_lanes(tx: WriteTransaction, session_id: str) -> Counts:
-    """Let lanes that stay have nothing of a session that goes."""
+    """Remove all references to an erased session from lanes that stay."""
     removed: Counts = Counter()
     turns = [
         row[0]
@@ -195,7 +194,7 @@ def _leave_lanes(tx: WriteTransaction, session_id: str) -> Counts:
     return removed
 
 
-def _in_rooms(store: Store, targets: Targets) -> Counts:
+def _in_rooms(store: Store, targets: ErasureTargets) -> Counts:
     removed: Counts = Counter()
     with store.provider.read() as tx:
         families = column(
@@ -211,8 +210,8 @@ def _in_rooms(store: Store, targets: Targets) -> Counts:
     return removed
 
 
-def _of_person(tx: WriteTransaction, targets: Targets) -> Counts:
-    """Delete what was decided about a person."""
+def _of_person(tx: WriteTransaction, targets: ErasureTargets) -> Counts:
+    """Delete the records about a user."""
     removed: Counts = Counter()
     where, platform = _on_platform(targets)
     for page in pages(targets.ids):
@@ -230,15 +229,15 @@ def _of_person(tx: WriteTransaction, targets: Targets) -> Counts:
             removed["topics"] += _topics(tx, "user_id", page, targets)
     where = where.replace("AND", "WHERE")
     for lane_id, text in tx.all(f"SELECT id, origin FROM lanes{where}", platform):
-        # Whoever began a room stays in nobody's memory; where its answers go does.
+        # The user who started a room is removed from it; the reply address stays.
         origin = without_person(from_json(text, None), targets)
         if origin is not None:
             tx.run("UPDATE lanes SET origin = ? WHERE id = ?", (to_json(origin), lane_id))
     return removed
 
 
-def without_person(origin: Any, targets: Targets) -> dict[str, Any] | None:
-    """Return where something came from without who is meant; None when that is not said there."""
+def without_person(origin: Any, targets: ErasureTargets) -> dict[str, Any] | None:
+    """Return a source without the erased user; None if it does not contain them."""
     if not isinstance(origin, dict):
         return None
     people = {str(origin[name]) for name in ("user_id", "user_id_alt") if origin.get(name)}
@@ -247,8 +246,8 @@ def without_person(origin: Any, targets: Targets) -> dict[str, Any] | None:
     return {**origin, "user_id": None, "user_name": None, "user_id_alt": None}
 
 
-def _of_chats(tx: WriteTransaction, targets: Targets) -> Counts:
-    """Delete what is kept for a chat apart from its lanes."""
+def _of_chats(tx: WriteTransaction, targets: ErasureTargets) -> Counts:
+    """Delete data of a chat outside its lanes."""
     removed: Counts = Counter()
     if targets.subject.platform in (None, "telegram"):
         for page in pages(targets.chat_ids):
@@ -265,7 +264,7 @@ def _of_chats(tx: WriteTransaction, targets: Targets) -> Counts:
     return removed
 
 
-def _topics(tx: WriteTransaction, name: str, page: list[str], targets: Targets) -> int:
+def _topics(tx: WriteTransaction, name: str, page: list[str], targets: ErasureTargets) -> int:
     marks = placeholders(len(page))
     return sum(
         tx.run(
@@ -276,8 +275,8 @@ def _topics(tx: WriteTransaction, name: str, page: list[str], targets: Targets) 
     )
 
 
-def _delete_foreign_rows(tx: WriteTransaction, targets: Targets) -> Counts:
-    """Delete rows that came from elsewhere and are kept as they were, and name what goes."""
+def _delete_foreign_rows(tx: WriteTransaction, targets: ErasureTargets) -> Counts:
+    """Delete imported foreign rows that mention the targets."""
     wanted = frozenset((*targets.session_ids, *targets.ids, *targets.session_keys))
     gone = [
         number
@@ -307,7 +306,7 @@ def _delete_foreign_rows(tx: WriteTransaction, targets: Targets) -> Counts:
 
 
 def mentions(value: Any, wanted: frozenset[str]) -> bool:
-    """Tell whether a value, or JSON, has one of these texts anywhere as a whole."""
+    """Tell whether a value, or JSON, contains one of these texts as a whole value."""
     if isinstance(value, str):
         if value in wanted:
             return True
@@ -323,7 +322,7 @@ def mentions(value: Any, wanted: frozenset[str]) -> bool:
     return isinstance(value, int) and str(value) in wanted
 
 
-def _on_platform(targets: Targets) -> tuple[str, tuple[str, ...]]:
+def _on_platform(targets: ErasureTargets) -> tuple[str, tuple[str, ...]]:
     platform = targets.subject.platform
     return ("", ()) if platform is None else (" AND platform = ?", (platform,))
 

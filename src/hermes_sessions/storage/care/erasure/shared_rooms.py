@@ -1,8 +1,8 @@
-"""What one person wrote in a room that several share.
+"""Erase one user's messages in a room that several users share.
 
-Their messages go, and what was answered to each: everything up to the next message of somebody.
-What others wrote stays, under the numbers that it had. A summary that was made of what they wrote,
-too, goes as well, because nobody can take a person out of it; so does a title that came from them.
+Their messages are erased with the replies to each: everything up to the next user message. Messages
+of others stay, under their ordinals. A summary that includes their messages is erased as well,
+because their part cannot be separated; so is a title derived from them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.errors import UnknownSession
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.care.erasure.discovery import column, pages, sessions_of_lane
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.identities import Author, note_author, stored_author
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
@@ -22,7 +22,7 @@ from hermes_sessions.storage.store import Store
 
 Counts = Counter[str]
 
-#: What a message from the mailbox is known by in its session.
+#: The prefix of the external id of a message from the mailbox.
 _MARK: Final = "mailbox:"
 
 
@@ -34,14 +34,15 @@ class _Member(NamedTuple):
     edge_kind: str | None
 
 
-# ── what was received ─────────────────────────────────────────────────────────────────────────
+# Received messages
 
 
-def erase_received(tx: WriteTransaction, store: Store, targets: Targets) -> Counts:
-    """Delete what a person sent to lanes that others use, too, and what was answered to it. A turn
-    that is answering it is fenced off; what others had said to it waits for the next.
+def erase_received(tx: WriteTransaction, store: Store, targets: ErasureTargets) -> Counts:
+    """Delete messages that a user sent to shared lanes, and the replies. A turn that is answering
+    one is fenced off; messages of others in it wait for the next turn.
 
-    Who wrote is noted beside the messages first: the mailbox is where it stands otherwise.
+    The author is recorded beside the stored messages first, because otherwise only the mailbox has
+    it.
     """
     removed: Counts = Counter()
     items = _items(tx, targets)
@@ -52,13 +53,13 @@ def erase_received(tx: WriteTransaction, store: Store, targets: Targets) -> Coun
             if status == "running":
                 _end_turn(tx, store, turn_id, targets.requested_at)
             removed["outbox"] += tx.run("DELETE FROM outbox WHERE turn_id = ?", (turn_id,))
-            # An error may repeat what was asked.
+            # An error may quote the message.
             tx.run("UPDATE turns SET detail = NULL WHERE id = ?", (turn_id,))
         removed["mailbox"] += tx.run("DELETE FROM mailbox WHERE id = ?", (number,))
     return removed
 
 
-def _items(tx: ReadTransaction, targets: Targets) -> list[Any]:
+def _items(tx: ReadTransaction, targets: ErasureTargets) -> list[Any]:
     platform = targets.subject.platform
     where, params = ("", ()) if platform is None else (" AND lanes.platform = ?", (platform,))
     found: list[Any] = []
@@ -79,7 +80,7 @@ def _note_author(
     mark: str,
     lane_id: int,
     sessions: list[str],
-    targets: Targets,
+    targets: ErasureTargets,
 ) -> None:
     row = tx.one("SELECT platform FROM lanes WHERE id = ?", (lane_id,))
     found = column(
@@ -112,13 +113,13 @@ def _end_turn(tx: WriteTransaction, store: Store, turn_id: int, now: float) -> N
     )
 
 
-# ── what was stored ───────────────────────────────────────────────────────────────────────────
+# Stored messages
 
 
 def erase_in_room(
-    tx: WriteTransaction, store: Store, conversation_id: str, targets: Targets
+    tx: WriteTransaction, store: Store, conversation_id: str, targets: ErasureTargets
 ) -> Counts:
-    """Erase what a person wrote in all sessions of a shared conversation."""
+    """Erase a user's messages in all sessions of a shared conversation."""
     del store
     members = [
         _Member(*row)
@@ -130,7 +131,7 @@ def erase_in_room(
         if row[0] in targets.rooms
     ]
     marks = {member.id: _marks(tx, member.id, targets) for member in members}
-    # A continuation takes the last messages along, without saying whose they are.
+    # A continuation copies the last messages without their authors.
     texts = {
         text
         for member in members
@@ -148,7 +149,7 @@ def erase_in_room(
     return removed
 
 
-def _marks(tx: ReadTransaction, session_id: str, targets: Targets) -> set[str]:
+def _marks(tx: ReadTransaction, session_id: str, targets: ErasureTargets) -> set[str]:
     platform = targets.subject.platform
     where, params = ("", ()) if platform is None else (" AND platform = ?", (platform,))
     return set(
@@ -172,7 +173,7 @@ def _texts(tx: ReadTransaction, session_id: str, marks: set[str]) -> list[str | 
 
 
 def _copies(tx: ReadTransaction, member: _Member, texts: set[str]) -> set[int]:
-    """Return the messages that a session took over from the one before."""
+    """Return the messages that a session copied from its predecessor."""
     if member.parent_id is None or not texts:
         return set()
     rows = tx.stream(

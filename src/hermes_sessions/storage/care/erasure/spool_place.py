@@ -1,4 +1,4 @@
-"""Messages that wait in files for the database: of a gateway, a chat, or an adapter."""
+"""Spool files: messages of a gateway, a chat or an adapter that wait for the database."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_sessions.storage.care.erasure.receipts import Step
-from hermes_sessions.storage.care.erasure.targets import Targets
+from hermes_sessions.storage.care.erasure.receipts import ErasureStep
+from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.spool import count_entries, remove_entries
 
@@ -17,8 +17,8 @@ NAME: Final = "spools"
 
 
 class SpoolPlace:
-    """The spools in *directories* and below, and *journals*: files with a message in each line,
-    which a gateway that *is_running* may be writing. See `Place`.
+    """The spools in *directories* and below, and *journals*: files with one message per line, which
+    a gateway may be writing if *is_running*. See `ErasurePlace`.
     """
 
     name = NAME
@@ -34,15 +34,15 @@ class SpoolPlace:
         self._journals = journals
         self._is_running = is_running
 
-    def count(self, targets: Targets) -> dict[str, int]:
-        """See `Place.count`."""
+    def count(self, targets: ErasureTargets) -> dict[str, int]:
+        """See `ErasurePlace.count`."""
         is_meant = partial(_is_meant, targets)
         number = sum(count_entries(directory, is_meant) for directory in self._directories)
         number += sum(len(_meant_in(journal, targets)) for journal in self._journals)
         return {"messages": number} if number else {}
 
-    def remove(self, targets: Targets) -> Step:
-        """See `Place.remove`."""
+    def remove(self, targets: ErasureTargets) -> ErasureStep:
+        """See `ErasurePlace.remove`."""
         removed = in_use = 0
         try:
             for directory in self._directories:
@@ -56,18 +56,18 @@ class SpoolPlace:
                     _take_out_of(journal, targets)
                     removed += found
         except OSError as error:
-            return Step(NAME, "pending", {"messages": removed}, f"{error}.")
+            return ErasureStep(NAME, "pending", {"messages": removed}, f"{error}.")
         if in_use:
             why = (
-                f"{in_use} wait in files of a gateway or chat that runs. It drops them when it "
-                f"reaches the database, or when it has ended."
+                f"{in_use} wait in files of a running gateway or chat. It drops them when it "
+                f"reaches the database, or after it has stopped."
             )
-            return Step(NAME, "pending", {"messages": removed} if removed else {}, why)
-        return Step(NAME, removed={"messages": removed} if removed else {})
+            return ErasureStep(NAME, "pending", {"messages": removed} if removed else {}, why)
+        return ErasureStep(NAME, removed={"messages": removed} if removed else {})
 
 
-def is_about(targets: Targets, values: Any) -> bool:
-    """Tell whether a message that was written to a spool is meant."""
+def is_about(targets: ErasureTargets, values: Any) -> bool:
+    """Tell whether a spooled message is to be erased."""
     if not isinstance(values, dict):
         return False
     if values.get("session_id") in targets.session_ids:
@@ -83,11 +83,11 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _is_meant(targets: Targets, line: bytes) -> bool:
+def _is_meant(targets: ErasureTargets, line: bytes) -> bool:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
-        # Nobody can read it, so an id in it is all there is.
+        # It cannot be parsed, so only an id in it can identify it.
         wanted = (*targets.ids, *targets.session_ids)
         return any(json.dumps(word).encode() in line for word in wanted)
     return is_about(targets, values)
@@ -100,11 +100,11 @@ def _lines(journal: Path) -> list[bytes]:
         return []
 
 
-def _meant_in(journal: Path, targets: Targets) -> list[bytes]:
+def _meant_in(journal: Path, targets: ErasureTargets) -> list[bytes]:
     return [line for line in _lines(journal) if _is_meant(targets, line)]
 
 
-def _take_out_of(journal: Path, targets: Targets) -> None:
+def _take_out_of(journal: Path, targets: ErasureTargets) -> None:
     kept = [line for line in _lines(journal) if not _is_meant(targets, line)]
     if not kept:
         journal.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def _take_out_of(journal: Path, targets: Targets) -> None:
     new = journal.with_suffix(".rewritten")
     new.touch(mode=0o600)
     new.write_bytes(b"".join(kept))
-    # What stays was promised to be kept.
+    # The remaining messages must be durable.
     sync_file(new)
     new.replace(journal)
     sync_directory(journal.parent)

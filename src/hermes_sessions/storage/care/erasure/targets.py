@@ -1,4 +1,4 @@
-"""Whom or what an erasure is about, and everything that goes with it."""
+"""The subject of an erasure, and everything that is erased with it."""
 
 from __future__ import annotations
 
@@ -14,61 +14,68 @@ from hermes_sessions.storage.codec import to_json
 Kind = Literal["user", "chat", "session"]
 
 
-class Subject(NamedTuple):
-    """A person or a chat, by the id that its platform gave it, or a session by its own."""
+class ErasureSubject(NamedTuple):
+    """A user or a chat by its platform's id, or a session by its id."""
 
     kind: Kind
     id: str
-    #: None: on every platform.
+    #: None means every platform.
     platform: str | None = None
 
-    def checked(self) -> Subject:
-        """Return it.
+    def checked(self) -> ErasureSubject:
+        """Return it if it is valid.
 
         Raises:
-            InvalidInput: it names nothing.
+            InvalidInput: unknown kind or empty id.
         """
         if self.kind not in get_args(Kind):
-            raise InvalidInput(f"Only a user, a chat or a session can be forgotten: {self.kind!r}.")
+            raise InvalidInput(
+                f"Only a user, a chat or a session can be forgotten, not {self.kind!r}."
+            )
         if not isinstance(self.id, str) or not self.id.strip():
-            raise InvalidInput(f"Say which {self.kind} to forget.")
+            raise InvalidInput(f"Give the id of the {self.kind} to forget.")
         return self
 
     def digest(self, receipt_id: str) -> str:
-        """Return what stands for the id on a receipt: another one on each, so that two receipts
-        about one person do not show that they are.
+        """Return the digest that replaces the id on a receipt.
+
+        It differs on each receipt, so that two receipts about one user cannot be linked.
         """
         text = to_json([receipt_id, self.kind, self.id])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """What is to go, as it was found. Kept with the receipt until nothing needs it any more."""
+#: The former name.
+Subject = ErasureSubject
 
-    subject: Subject
-    #: What came later is not meant.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureTargets:
+    """The data to erase, as found. Stored with the receipt as long as a step needs it."""
+
+    subject: ErasureSubject
+    #: Later data is not included.
     requested_at: float
-    #: All ids of the person, of the chat, or none.
+    #: All ids of the user or the chat; empty for a session.
     ids: tuple[str, ...] = ()
-    #: Chats in which nobody else is, or that are meant as a whole.
+    #: Chats that only the user is in, or that are erased as a whole.
     chat_ids: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    #: Sessions that go as a whole.
+    #: Sessions erased as a whole.
     session_ids: tuple[str, ...] = ()
-    #: Sessions that several people share: what this one wrote goes.
+    #: Shared sessions, from which only the user's messages are erased.
     rooms: tuple[str, ...] = ()
-    #: Numbers of the lanes that go, and their keys.
+    #: Ids of the erased lanes, and their keys.
     lanes: tuple[int, ...] = ()
     session_keys: tuple[str, ...] = ()
 
     @property
     def are_of_people(self) -> bool:
-        """Whether they can be in what a platform delivered."""
+        """Whether they may occur in messages delivered by a platform."""
         return self.subject.kind != "session"
 
     def concern(self, platform: str, user_ids: Iterable[str | None], chat_id: str | None) -> bool:
-        """Tell whether a message from these people in this chat is meant."""
+        """Tell whether a message from these users in this chat is to be erased."""
         if self.subject.platform is not None and platform != self.subject.platform:
             return False
         if self.subject.kind == "user":
@@ -80,10 +87,10 @@ class Targets:
         return to_json(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Targets:
+    def from_json(cls, text: str) -> ErasureTargets:
         """Return what `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
-        subject = Subject(*values.pop("subject"))
+        subject = ErasureSubject(*values.pop("subject"))
         moment = values.pop("requested_at")
         lists = {name: tuple(found) for name, found in values.items()}
         return cls(subject=subject, requested_at=moment, **lists)

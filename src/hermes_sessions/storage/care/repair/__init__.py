@@ -1,1 +1,1 @@
-"""Saving what can be read of a damaged SQLite file into a new one; see docs/repair.md."""
+"""Recover a damaged SQLite file into a new one; see docs/repair.md."""

@@ -1,7 +1,7 @@
-"""Repairing a SQLite file: copy it, save what can be read, check the result, put it in place.
+"""Repair a SQLite file: copy it, recover what can be read, check the result, put it in place.
 
-The damaged file is only ever read. Everything is made in a private directory beside it, and takes
-its place in one step after it was read back; the damaged file is kept.
+The damaged file is only read. Everything is built in a private directory beside it, and replaces it
+in one step after it was read back; the damaged file is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hermes_sessions.errors import (
     StoreMissing,
 )
 from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
-from hermes_sessions.storage.care.repair.salvage import save
+from hermes_sessions.storage.care.repair.salvage import salvage
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite.exclusive_access import LockedFile, lock_file
@@ -39,14 +39,14 @@ from hermes_sessions.storage.sqlite.repair.file_check import (
 from hermes_sessions.storage.sqlite.search_index import drop_damaged_search_index
 from hermes_sessions.storage.sqlite.wal_files import apply_wal
 
-# Damaged files that are kept beside the store they were taken from, a few of them.
+# Damaged files are kept beside the repaired store, up to a limit.
 
 
 COMPANIONS: Final = ("-wal", "-journal")
 
 
 def kept_files(store: Path) -> list[Path]:
-    """Return the damaged files that are kept beside *store*, oldest first."""
+    """Return the damaged files kept beside *store*, oldest first."""
     name = re.compile(re.escape(store.name) + r"\.damaged-\d{8}T\d{6}Z(\.\d+)?\Z")
     return sorted(
         (path for path in store.parent.iterdir() if name.match(path.name)),
@@ -55,7 +55,7 @@ def kept_files(store: Path) -> list[Path]:
 
 
 def is_kept_already(store: Path) -> Path | None:
-    """Return the kept file that is *store* itself: a repair ended in the midst of its last step."""
+    """Return the kept file that is *store* itself: a repair was interrupted in its last step."""
     for path in kept_files(store):
         if path.samefile(store):
             return path
@@ -63,7 +63,7 @@ def is_kept_already(store: Path) -> Path | None:
 
 
 def log_of(store: Path) -> Path:
-    """Return where the write-ahead log of *store* is."""
+    """Return the path of the write-ahead log of *store*."""
     beside = Path(f"{store}-wal")
     kept = is_kept_already(store)
     if kept is not None and not (beside.exists() and beside.stat().st_size):
@@ -72,11 +72,11 @@ def log_of(store: Path) -> Path:
 
 
 def put_in_place(new: Path, store: Path, now: float, copy_to: Callable[[Path], object]) -> Path:
-    """Replace *store* by *new* in one step, and return where the replaced file is kept; *copy_to*
-    copies it where the file system has no links.
+    """Replace *store* by *new* in one step, and return where the replaced file is kept.
 
-    Nobody else has the store open. There is always a file with the store's name; one whose log has
-    been put aside already is still the damaged one, and the next repair finds its log.
+    *copy_to* copies it if the file system has no links. No other program has the store open. There
+    is always a file with the store's name. If its log has already been moved, it is still the
+    damaged file, and the next repair finds the log.
     """
     kept = is_kept_already(store) or _free_name(store, now)
     if not kept.exists():
@@ -88,7 +88,7 @@ def put_in_place(new: Path, store: Path, now: float, copy_to: Callable[[Path], o
     for ending in COMPANIONS:
         beside = Path(f"{store}{ending}")
         if beside.exists():
-            # The new file would take it for its own.
+            # The new file would use it as its own.
             beside.replace(f"{kept}{ending}")
     Path(f"{store}-shm").unlink(missing_ok=True)
     _sync(store.parent)
@@ -98,7 +98,7 @@ def put_in_place(new: Path, store: Path, now: float, copy_to: Callable[[Path], o
 
 
 def remove_oldest(store: Path, keep: int) -> list[str]:
-    """Remove all but the newest *keep* damaged files; return the names of those removed."""
+    """Remove all but the newest *keep* damaged files; return the removed names."""
     removed = []
     files = kept_files(store)
     for path in files[: max(0, len(files) - keep)]:
@@ -133,17 +133,17 @@ def _sync(directory: Path) -> None:
 logger = Logger(__name__)
 
 _PATIENCE: Final = 2.0
-#: The copy, the rows read from it, and the new file.
+#: Space for the copy, the rows read from it, and the new file.
 _ROOM: Final = 3
 _SPARE_BYTES: Final = 4 * 1024 * 1024
 
 
 def check(path: Path) -> RepairReport:
-    """Say what is wrong with a file. Nothing is changed, and others may be using it.
+    """Report the damage of a file. Nothing is changed, and others may be using it.
 
     Raises:
-        StoreMissing: there is none.
-        StoreError: it cannot be looked at.
+        StoreMissing: it does not exist.
+        StoreError: it cannot be read.
     """
     real = _existing(path)
     findings = check_file(real)
@@ -151,17 +151,17 @@ def check(path: Path) -> RepairReport:
 
 
 def repair(path: Path, options: RepairOptions | None = None) -> RepairReport:
-    """Save what can be read of a damaged file into a new one, and put that in its place, or write
-    it where the errand says and leave the damaged one where it is.
+    """Recover what can be read of a damaged file into a new one, and replace the file by it, or
+    write it to ``options.to`` and leave the damaged one in place.
 
-    A sound file is left alone, and one whose search index alone is damaged gets a new index.
+    An intact file is left alone. If only the search index is damaged, it is rebuilt.
 
     Raises:
-        StoreLocked: somebody has it open.
-        StoreMissing: there is no such file.
-        NotADatabase: nothing in it looks like a session or a message. It is left where it is.
-        SchemaRefused: a later Hermes wrote it, and it would be replaced: say where to instead.
-        InvalidInput: there is a file already where the new one should be.
+        StoreLocked: another program has it open.
+        StoreMissing: the file does not exist.
+        NotADatabase: nothing in it looks like a session or a message. It is left in place.
+        SchemaRefused: a later Hermes wrote it and it would be replaced; use ``options.to``.
+        InvalidInput: the target exists already.
         DiskFull, StoreError: nothing was changed.
     """
     options = options or RepairOptions()
@@ -170,7 +170,7 @@ def repair(path: Path, options: RepairOptions | None = None) -> RepairReport:
     if options.to is not None and os.path.lexists(options.to):
         raise InvalidInput(f"{options.to} exists already. Choose a file that does not.")
     report = RepairReport(str(path))
-    with _held(real, options) as file, _workshop(real, options, file.size) as work:
+    with _held(real, options) as file, _work_directory(real, options, file.size) as work:
         options.on_progress("copying", file.size)
         report.findings, page_size = _prepare(file, work / "damaged.db", report)
         if not report.findings:
@@ -184,7 +184,7 @@ def _salvage(
     file: LockedFile, work: Path, page_size: int, options: RepairOptions, report: RepairReport
 ) -> RepairReport:
     new = work / "new.db"
-    save(work, new, page_size, options, report)
+    salvage(work, new, page_size, options, report)
     options.on_progress("checking", 0)
     _require_sound(new)
     report.state = "repaired"
@@ -200,22 +200,22 @@ def _salvage(
 
 
 def _rebuild_index(path: Path, options: RepairOptions, report: RepairReport) -> RepairReport:
-    """Make the search index anew; where that is not enough, salvage all the same."""
+    """Rebuild the search index; if that is not enough, salvage the whole file."""
     real = path.resolve()
     if options.to is None:
         try:
             try:
                 _rebuild_search_index(path, options)
             except StoreCorrupt as error:
-                logger.info("the index cannot be dropped: %s", error)
+                logger.info("The index cannot be dropped: %s", error)
                 drop_damaged_search_index(real, _PATIENCE)
                 _rebuild_search_index(path, options)
             if not check_file(real):
                 report.state, report.target = "rebuilt", report.path
                 return report
         except (StoreCorrupt, NotADatabase) as error:
-            logger.info("the index cannot be made anew in its place: %s", error)
-    with _held(real, options) as file, _workshop(real, options, file.size) as work:
+            logger.info("The index cannot be rebuilt in place: %s", error)
+    with _held(real, options) as file, _work_directory(real, options, file.size) as work:
         _, page_size = _prepare(file, work / "damaged.db", report)
         return _salvage(file, work, page_size, options, report)
 
@@ -230,7 +230,7 @@ def _rebuild_search_index(path: Path, options: RepairOptions) -> None:
 def _existing(path: Path) -> Path:
     real = path.resolve()
     if not real.is_file():
-        raise StoreMissing(f"{path} is not there. Check the path, or restore a backup.")
+        raise StoreMissing(f"{path} does not exist. Check the path, or restore a backup.")
     return real
 
 
@@ -239,15 +239,15 @@ def _held(store: Path, options: RepairOptions) -> AbstractContextManager[LockedF
 
 
 @contextmanager
-def _workshop(store: Path, options: RepairOptions, size: int) -> Iterator[Path]:
-    """Lend a private directory beside the new file's place; what an earlier run left is removed."""
+def _work_directory(store: Path, options: RepairOptions, size: int) -> Iterator[Path]:
+    """Lend a private directory beside the target; remains of an earlier run are removed."""
     place = store if options.to is None else options.to.absolute()
     needed = _ROOM * size + _SPARE_BYTES
     free = shutil.disk_usage(place.parent).free
     if free < needed:
         raise DiskFull(
-            f"{store} was not repaired: that needs about {needed / 1e6:,.0f} MB beside it for a "
-            f"while, and {free / 1e6:,.0f} MB are free. Free some space, or name another place "
+            f"{store} was not repaired: that temporarily needs about {needed / 1e6:,.0f} MB beside "
+            f"it, but {free / 1e6:,.0f} MB are free. Free some space, or write to another disk "
             f"with --to."
         )
     work = place.with_name(f"{place.name}.repairing")
@@ -260,7 +260,7 @@ def _workshop(store: Path, options: RepairOptions, size: int) -> Iterator[Path]:
 
 
 def _prepare(file: LockedFile, copy: Path, report: RepairReport) -> tuple[list[FileFinding], int]:
-    """Copy the file, put its log into the copy, and return what is wrong with it."""
+    """Copy the file, apply its log to the copy, and return the problems."""
     findings: list[FileFinding] = []
     report.unreadable_bytes = file.copy_to(copy)
     if report.unreadable_bytes:
@@ -277,7 +277,7 @@ def _prepare(file: LockedFile, copy: Path, report: RepairReport) -> tuple[list[F
         shutil.copyfile(journal, f"{copy}-journal")
     mended = repair_header(copy)
     if mended.was_lost:
-        findings.append(FileFinding("header", "", "the file does not begin as a database does"))
+        findings.append(FileFinding("header", "", "the file does not start like a database"))
     if mended.missing_pages:
         detail = f"{mended.missing_pages} pages at its end are missing"
         findings.append(FileFinding("file", "", detail))
@@ -292,6 +292,6 @@ def _require_sound(new: Path) -> None:
     findings = check_file(new)
     if findings:
         raise StoreError(
-            f"The file that was made is not sound ({findings[0].detail}); the damaged one was not "
+            f"The new file is damaged ({findings[0].detail}); the old one was not "
             f"changed. Check the disk and the memory of this machine, then try again."
         )

@@ -1,4 +1,4 @@
-"""What a repair found, saved and could not save."""
+"""The options and the report of a repair."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
 
-# What is asked of a repair.
+# Options
 
-#: auto: the tool where there is one that can do it, row by row otherwise.
+#: auto: the sqlite3 tool if it supports recovery, row by row otherwise.
 Way = Literal["auto", "tool", "rows"]
 
 
@@ -24,9 +24,9 @@ def _say_nothing(_step: str, _count: int) -> None:
 
 
 class RepairOptions(NamedTuple):
-    """How a file is to be repaired."""
+    """Options of a repair."""
 
-    #: Where the new file is to be; None: in the place of the damaged one, which is kept.
+    #: The path of the new file; None replaces the damaged one, which is kept.
     to: Path | None = None
     #: How many damaged files are kept.
     keep: int = DEFAULT_KEEP
@@ -35,23 +35,23 @@ class RepairOptions(NamedTuple):
     on_progress: Callable[[str, int], None] = _say_nothing
 
 
-#: sound: nothing to do. damaged: only looked at. rebuilt: the search index, in its place.
+#: sound: nothing to do. damaged: only checked. rebuilt: the search index, in place.
 State = Literal["sound", "damaged", "rebuilt", "repaired"]
 Ranges = list[tuple[int, int]]
 
 
 class TableReport(NamedTuple):
-    """What became of the rows of one table."""
+    """The result for the rows of one table."""
 
     name: str
-    #: Rows that could be read, those found without their table included.
+    #: Rows that could be read, including those found without their table.
     read: int
     #: Rows in the new file.
     written: int
-    #: Of these, found on pages that had lost their table.
+    #: Rows of these that were found on pages without their table.
     put_back: int = 0
     duplicates: int = 0
-    #: Ids of rows that indexes know and nobody could read; both ends included.
+    #: Ids of unreadable rows that indexes know, as inclusive ranges.
     lost: Ranges = []  # noqa: RUF012 - never changed
 
 
@@ -60,41 +60,41 @@ class IncompleteSession(NamedTuple):
 
     id: str
     title: str | None
-    #: How many messages it had, as far as it is known, and how many it has.
+    #: How many messages it had, as far as known, and how many it has.
     expected: int
     found: int
-    #: Places of the lost ones in the session; both ends included.
+    #: Ordinals of the lost ones in the session, as inclusive ranges.
     missing: Ranges
 
 
 @dataclass
 class RepairReport:
-    """Everything there is to say about a repair."""
+    """The complete result of a repair."""
 
     path: str
     state: State = "sound"
     findings: list[FileFinding] = field(default_factory=list)
     #: ``sqlite3 .recover`` or ``row by row``.
     way: str | None = None
-    #: Where the saved store is.
+    #: The path of the recovered store.
     target: str | None = None
     #: Where the damaged file is kept.
     kept: str | None = None
     tables: list[TableReport] = field(default_factory=list)
     incomplete: list[IncompleteSession] = field(default_factory=list)
-    #: Sessions of which nothing but the id is known any more.
+    #: Sessions of which only the id is known.
     lost_sessions: list[str] = field(default_factory=list)
-    #: Sessions that were made for messages whose own is lost, with the number of messages.
+    #: Sessions created for messages whose session is lost, with the number of messages.
     adopted: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    #: Rows found without their table that nobody can put anywhere.
+    #: Rows found without their table that could not be identified.
     unknown_rows: int = 0
-    #: Tables whose very names are lost, and with them the rows that they had, if any.
+    #: Tables whose names are lost, together with their rows, if any.
     lost_tables: list[str] = field(default_factory=list)
-    #: By table: how many rows are lost, of those that are not told otherwise; None where the table
-    #: is damaged and nothing says how many it had.
+    #: By table: the number of other lost rows; None if the table is damaged and nothing tells how
+    #: many it had.
     lost_rows: dict[str, int | None] = field(default_factory=dict)
-    #: Rows with a text of which a part is no text that was ever written.
+    #: Rows with a partly damaged text.
     damaged_texts: int = 0
     #: Bytes that the disk could not read.
     unreadable_bytes: int = 0
@@ -103,13 +103,13 @@ class RepairReport:
 
     @property
     def lost_messages(self) -> int:
-        """How many messages are lost, as far as it is known."""
+        """The number of lost messages, as far as known."""
         return sum(max(session.expected - session.found, 0) for session in self.incomplete)
 
     @property
     def is_everything_saved(self) -> bool:
-        """Whether nothing is known to be lost. SQLite keeps no checksums: a changed letter inside
-        a text cannot be seen.
+        """Whether nothing is known to be lost. SQLite has no checksums, so a changed letter inside
+        a text is not detected.
         """
         return not (
             self.incomplete

@@ -1,4 +1,4 @@
-"""From the copy of a damaged file to a new store, with an account of every row."""
+"""Build a new store from the copy of a damaged file, and report on every row."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from hermes_sessions.storage.sqlite.schema import APPLICATION_ID, DOCUMENTED_VER
 from hermes_sessions.storage.tables import TABLES_BY_STEP
 
 
-def save(
+def salvage(
     work: Path, new: Path, page_size: int, options: RepairOptions, report: RepairReport
 ) -> None:
-    """Make the store *new* of what can be read of ``damaged.db`` in *work*, and tell in *report*
-    what was saved and what was not.
+    """Build the store *new* from what can be read of ``damaged.db`` in *work*, and add to *report*
+    what was recovered and what was lost.
 
     Raises:
         NotADatabase: nothing looks like a session or a message.
         SchemaRefused: a later Hermes wrote it, and that is not allowed here.
-        InvalidInput: the tool is to be used, and there is none that can do it.
+        InvalidInput: the tool was requested, but no usable one is installed.
     """
     copy = work / "damaged.db"
-    # What it writes ends at the first NUL of a text, and has other signs where that is no UTF-8. A
-    # store of ours has neither; older layouts have a NUL in front of everything structured.
+    # The tool's output ends at the first NUL of a text, and alters text that is not UTF-8. A store
+    # of ours has neither; older layouts have a NUL before structured content.
     is_fit = is_marked_as_ours(copy) and not any(
         finding.detail in (NO_TEXT, ZEROS) for finding in report.findings
     )
@@ -61,11 +61,11 @@ def save(
     tool = find_recover_tool() if wants_tool else None
     if options.way == "tool" and tool is None:
         raise InvalidInput(
-            "There is no sqlite3 tool that can recover. Install one that is built with .recover, "
-            "or leave the way to read the file to this command."
+            "No sqlite3 tool with .recover is installed. Install one that is built with it, "
+            "or omit --way."
         )
     twice = drop_duplicate_schema_entries(copy)
-    report.notes += [f"the list of tables had {name} twice" for name in twice]
+    report.notes += [f"the schema listed {name} twice" for name in twice]
     with RowFile(work / "rows.db") as rows:
         if tool is not None:
             report.way = "sqlite3 .recover"
@@ -76,7 +76,7 @@ def save(
                 copy, page_size, rows, lambda count: options.on_progress("reading", count)
             )
         if not set(row_file.ORDER) <= {name.lower() for name in rows.tables()}:
-            # Their very names are damaged; what their rows hold tells them all the same.
+            # Even their names are damaged, but their rows can be recognised.
             carve_into(copy, page_size, rows)
         put_back, report.unknown_rows = row_file.put_back(rows)
         _require_readable_rows(rows, report)
@@ -96,10 +96,10 @@ def _recover(
     options: RepairOptions,
     report: RepairReport,
 ) -> None:
-    """Read the copy with the tool, and tell which texts it has changed: it does not."""
+    """Read the copy with the tool, and report the texts it altered, because it does not."""
     changed = dict.fromkeys(
         recover_with(tool, copy, rows, lambda count: options.on_progress("reading", count)),
-        "a text in it was no UTF-8, and the tool saved other signs for what is none",
+        "a text in it was not UTF-8, and the tool saved other characters instead",
     )
     changed |= dict.fromkeys(
         truncated_rows(copy, page_size, rows), "the tool saved only a part of a text in it"
@@ -141,12 +141,12 @@ def _require_known(rows: RowFile, report: RepairReport, *, may_be_later: bool) -
     if stated > DOCUMENTED_VERSION and not may_be_later:
         raise SchemaRefused(
             f"{report.path} was written by a later Hermes (schema version {stated}), which could "
-            f"not read what would be put in its place; it was not changed. To save what can be "
-            f"read into a store of its own: hermes repair {report.path} --to NEW_FILE"
+            f"not read the repaired file; it was not changed. To recover what can be read "
+            f"into a separate store: hermes repair {report.path} --to NEW_FILE"
         )
 
 
-# ── a store of ours ───────────────────────────────────────────────────────────────────────────
+# A store of ours
 
 
 def _save_own(
@@ -162,8 +162,8 @@ def _save_own(
     with SessionDB(provider=provider, clock=options.clock) as db:
         rebuilt = rebuild(rows, provider)
         report.lost_tables = _lost_tables(rows, rebuilt.absent)
-        # Lost messages are told by their ids, and by what their sessions had counted; sessions by
-        # their ids, unless no index knows those.
+        # Lost messages are detected by their ids and by the counters of their sessions; sessions by
+        # their ids, if an index has them.
         others = {name: read for name, read in rebuilt.read.items() if name != "messages"}
         report.lost_rows = {
             name: number
@@ -176,9 +176,7 @@ def _save_own(
 
 
 def _lost_tables(rows: RowFile, absent: list[str]) -> list[str]:
-    """Return those of the absent tables that the damaged file had, as far as it says itself how
-    far it had been migrated.
-    """
+    """Return the absent tables that the damaged file had, by its own list of migrations."""
     taken: set[Any] = set()
     if rows.columns("store_migrations"):
         taken = {name for (name,) in rows.rows("store_migrations", ("name",))}
@@ -236,7 +234,7 @@ def _incomplete(
         }
         missing = places - present
         if claimed > counted and not missing:
-            # The index is silent: what is between those that are there, and before the next one.
+            # Without an index: the gaps between the present ones, and before the next one.
             missing = set(range(1, following)) - present
         if claimed > counted or missing:
             expected = claimed if claimed > counted else counted + len(missing)
@@ -244,7 +242,7 @@ def _incomplete(
     return found
 
 
-# ── a documented layout ───────────────────────────────────────────────────────────────────────
+# A documented layout
 
 
 def _save_documented(
@@ -254,7 +252,7 @@ def _save_documented(
     options: RepairOptions,
     report: RepairReport,
 ) -> None:
-    """Copy everything into a store of ours, as an import does."""
+    """Copy everything into a store of ours, like an import."""
     for name in ("sessions", "messages"):
         rows.make(name, row_file.ORDER[name])
     read = {name: rows.count(name) for name in ("sessions", "messages")}
@@ -266,7 +264,7 @@ def _save_documented(
         imported = import_database(db, rows.path)
         report.notes += [f"{note['id']}: {note['note']}" for note in imported["notes"]]
         report.notes += [str(error["error"]) for error in imported["errors"]]
-        report.notes.append("it had the layout of an older Hermes, and has the present one now")
+        report.notes.append("it had the layout of an older Hermes, and was upgraded")
         written = {"sessions": db.session_count(include_archived=True), "messages": 0}
         with db.provider.read() as tx:
             for name in written:

@@ -1,1 +1,1 @@
-"""Rules by class of session, the plan they make, the consent it needs; see docs/retention.md."""
+"""Retention: rules by class of session, the plan, and its approval; see docs/retention.md."""

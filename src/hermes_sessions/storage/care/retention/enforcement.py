@@ -1,4 +1,4 @@
-"""Doing what a plan says, in short steps, after somebody agreed to it."""
+"""Carry out an approved retention plan, in short transactions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from hermes_sessions.errors import InvalidInput, RetentionNotApproved
 from hermes_sessions.model.retention import RetentionCandidate, RetentionPolicies, RetentionRemoval
 from hermes_sessions.storage.care.retention.plan import (
-    CONSENT,
-    Consent,
+    APPROVAL_KEY,
+    RetentionApproval,
     RetentionPlan,
     RetentionResult,
     make_plan,
@@ -29,7 +29,7 @@ from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
 
-#: Why a session ended that nobody used any more.
+#: The end reason of a session that was no longer used.
 INACTIVE: Final = "inactive"
 _DAY: Final = 86400.0
 #: Sessions changed in one transaction, unless one conversation has more.
@@ -47,17 +47,17 @@ class RetentionEnforcer:
         """See `SessionDB.plan_retention`."""
         return make_plan(self._store, self._wanted(policies))
 
-    def approve(self, plan: RetentionPlan) -> Consent:
+    def approve(self, plan: RetentionPlan) -> RetentionApproval:
         """See `SessionDB.approve_retention`."""
         if not plan.policies.has_limits:
             raise InvalidInput(
                 "There are no limits to approve. Set some in config.yaml, for example "
                 "retention.cron.max_age_days: 30"
             )
-        consent = Consent(
+        consent = RetentionApproval(
             plan.policies.fingerprint, self._store.clock(), plan.sessions, plan.messages
         )
-        Meta(self._store).set(CONSENT, json.dumps(consent._asdict()))
+        Meta(self._store).set(APPROVAL_KEY, json.dumps(consent._asdict()))
         return consent
 
     def run(
@@ -89,7 +89,7 @@ class RetentionEnforcer:
         return policies or self._store.retention or RetentionPolicies()
 
     def _close(self, plan: RetentionPlan) -> list[str]:
-        """End sessions that nobody has used for long; return those that were ended."""
+        """End sessions that have been inactive for long; return those that were ended."""
         cutoff = plan.made_at - plan.policies.close_after_days * _DAY
         closed: list[str] = []
         for start in range(0, len(plan.closings), _STEP):
@@ -98,7 +98,7 @@ class RetentionEnforcer:
         return closed
 
     def _move(self, batch: Sequence[RetentionRemoval], tx: WriteTransaction) -> set[str]:
-        """Move conversations to the trash that are as they were when the plan was made."""
+        """Move conversations to the trash if they are unchanged since the plan was made."""
         now = self._store.clock()
         protected = leased_conversations(tx, now) | conversations_on_hold(tx, self._store)
         protected |= unsettled_conversations(tx)
@@ -115,8 +115,8 @@ class RetentionEnforcer:
 
 
 def enforce_if_approved(store: Store) -> int:
-    """Move what is over the configured limits to the trash, if there are any and somebody agreed
-    to them; return how many sessions went.
+    """Move sessions over the configured limits to the trash, if the limits were approved; return
+    how many.
     """
     if store.retention is None or not store.retention.has_limits:
         return 0
@@ -156,8 +156,8 @@ def _end(session_ids: Sequence[str], cutoff: float, now: float, tx: WriteTransac
 
 
 def _is_unchanged(tx: ReadTransaction, conversation: RetentionCandidate) -> bool:
-    """Whether a conversation has the same members, none of them is open or pinned, and nobody has
-    written to it.
+    """Whether a conversation has the same members, none of them open or pinned, and no new
+    messages.
     """
     rows = tx.all(
         f"SELECT id, ended_at, last_active, pinned_at FROM sessions "

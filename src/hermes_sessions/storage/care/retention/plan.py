@@ -1,4 +1,4 @@
-"""What retention would do now, and whether somebody has agreed to it."""
+"""The retention plan: what the limits would remove now, and whether they were approved."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from hermes_sessions.storage.repositories.stale_sessions import (
 )
 from hermes_sessions.storage.store import Store
 
-# Reading what there is, and applying the limits to it.
+# Reading the store, and applying the limits.
 
-#: Where consent is kept, in ``state_meta``.
-CONSENT: Final = "retention_consent"
+#: The ``state_meta`` key of the approval.
+APPROVAL_KEY: Final = "retention_consent"
 
 
 _DAY: Final = 86400.0
@@ -53,14 +53,14 @@ _Row = dict[str, Any]
 
 
 def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
-    """Return what *policies* come to now."""
+    """Return what *policies* would remove now."""
     now = store.clock()
     cutoff = now - policies.close_after_days * _DAY
     settle_first(store, limit=None)
     with store.provider.read() as tx:
         held = leased_conversations(tx, now)
         if not store.provider.read_only:
-            # What another program changed, and is not settled yet, may be newer than it seems.
+            # Changes of other programs that are not settled yet may be newer than they seem.
             held |= unsettled_conversations(tx)
         on_hold = conversations_on_hold(tx, store)
         families = _families(tx)
@@ -90,15 +90,15 @@ def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
         tuple(closings),
         dict(sorted(kept.items())),
         {name: counts[name] for name in CLASSES},
-        find_consent(store),
+        find_approval(store),
     )
 
 
-def find_consent(store: Store) -> Consent | None:
-    """Return what somebody agreed to; None when nobody did, or it cannot be read."""
-    text = Meta(store).find(CONSENT)
+def find_approval(store: Store) -> RetentionApproval | None:
+    """Return the stored approval; None if there is none, or it cannot be read."""
+    text = Meta(store).find(APPROVAL_KEY)
     try:
-        return None if text is None else Consent(**json.loads(text))
+        return None if text is None else RetentionApproval(**json.loads(text))
     except (TypeError, ValueError):
         return None
 
@@ -120,7 +120,7 @@ def _conversation(
     held: set[str],
     on_hold: set[str],
 ) -> RetentionCandidate:
-    # The root, or the oldest member when the root is in the trash.
+    # The root, or the oldest member if the root is in the trash.
     first = next((row for row in rows if row["id"] == conversation_id), rows[0])
     unended = [row for row in rows if row["ended_at"] is None]
     kept_because = None
@@ -153,29 +153,29 @@ def _measured(
     return [member._replace(size=sum(sizes[one] for one in member.sessions)) for member in wanted]
 
 
-class Consent(NamedTuple):
-    """That somebody saw a plan and agreed to the policies which made it."""
+class RetentionApproval(NamedTuple):
+    """The approval of policies, after seeing their plan."""
 
     fingerprint: str
     approved_at: float
-    #: What the plan said then.
+    #: The numbers in that plan.
     sessions: int
     messages: int
 
 
 class RetentionPlan(NamedTuple):
-    """What the policies come to at one moment. Nothing is changed by making it."""
+    """What the policies would remove at one moment. Making it changes nothing."""
 
     policies: RetentionPolicies
     made_at: float
     removals: tuple[RetentionRemoval, ...] = ()
     #: Sessions that were never ended, and would be.
     closings: tuple[str, ...] = ()
-    #: How many conversations stay for a reason that wins over limits: pinned, on hold, ….
+    #: Number of conversations kept by reason: pinned, on hold, ….
     kept: dict[str, int] = {}  # noqa: RUF012 - never changed
-    #: By class: how many conversations there are.
+    #: Number of conversations by class.
     counts: dict[str, int] = {}  # noqa: RUF012 - never changed
-    consent: Consent | None = None
+    consent: RetentionApproval | None = None
 
     @property
     def departures(self) -> tuple[RetentionRemoval, ...]:
@@ -184,21 +184,21 @@ class RetentionPlan(NamedTuple):
 
     @property
     def is_approved(self) -> bool:
-        """Whether somebody agreed to these very policies."""
+        """Whether exactly these policies were approved."""
         return self.consent is not None and self.consent.fingerprint == self.policies.fingerprint
 
     @property
     def sessions(self) -> int:
-        """How many sessions go."""
+        """The number of sessions to remove."""
         return sum(len(removal.conversation.sessions) for removal in self.removals)
 
     @property
     def messages(self) -> int:
-        """How many messages go with them."""
+        """The number of messages to remove."""
         return sum(removal.conversation.messages for removal in self.removals)
 
     def document(self) -> dict[str, Any]:
-        """Return the plan for JSON."""
+        """Return the plan as JSON-serialisable values."""
         return {
             "policies": {
                 **{name: self.policies.of(name)._asdict() for name in CLASSES},
@@ -228,12 +228,12 @@ class RetentionPlan(NamedTuple):
 
 
 class RetentionResult(NamedTuple):
-    """What a run did."""
+    """The result of a run."""
 
-    #: Sessions that are in the trash now.
+    #: Sessions moved to the trash.
     moved: tuple[str, ...] = ()
     messages: int = 0
     #: Sessions that were never ended, and are now.
     closed: tuple[str, ...] = ()
-    #: Conversations that somebody came back to, or pinned, after the plan was made.
+    #: Conversations that were used or pinned after the plan was made.
     spared: tuple[str, ...] = ()
