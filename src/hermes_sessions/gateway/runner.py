@@ -320,6 +320,7 @@ class Gateway:
         self._watcher_ends.set()
         try:
             clean = await self._unless_down(self._drain)
+            self._require_store()
             await asyncio.wait_for(self.delivery.settle(), GRACE_SECONDS)
         except (StoreError, TimeoutError) as error:
             logger.warning("the gateway did not stop cleanly: %r", error)
@@ -350,10 +351,14 @@ class Gateway:
         """
         doing = self._loop.run_in_executor(self._last_threads, do)
         while not doing.done():
-            if (health := self.gateway_metrics.store()).state is State.DOWN:
-                raise StoreUnavailable(health.why or "The database does not answer.")
+            self._require_store()
             await asyncio.wait({doing}, timeout=RETRY_SECONDS)
         return doing.result()
+
+    def _require_store(self) -> None:
+        """Raise `StoreUnavailable` while the store is down."""
+        if (health := self.gateway_metrics.store()).state is State.DOWN:
+            raise StoreUnavailable(health.why or "The database does not answer.")
 
     def _drain(self) -> bool:
         self.pool.begin_drain()
