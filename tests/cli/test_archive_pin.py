@@ -34,7 +34,7 @@ def test_one_unknown_name_changes_nothing(filled: Hermes, command: str) -> None:
     before = filled.call("sessions", "list", "--json").out
     result = filled.call("sessions", command, WEATHER, "nowhere")
     assert (result.code, result.out) == (1, "")
-    assert "There is no session 'nowhere'." in result.err
+    assert "No session matches 'nowhere'." in result.err
     assert filled.call("sessions", "list", "--json").out == before
 
 

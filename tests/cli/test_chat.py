@@ -151,7 +151,7 @@ class TestOnce:
         for arguments in (("-c",), ("-r", "nobody"), ("chat", "--continue", "no", "such")):
             result = hermes.call(*arguments, "-q", "x", environ=settings(model))
             assert result.code == 1
-            assert "no session" in result.err
+            assert "no session" in result.err.lower()
         assert hermes.call("-r", "-q", "x", environ=settings(model)).code == 2
         assert hermes.call("-q", " ", environ=settings(model)).code == 1
         assert model.requests == []

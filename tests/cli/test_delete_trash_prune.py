@@ -74,9 +74,9 @@ def test_purge_is_for_good_and_takes_transcript_files(filled: Hermes) -> None:
     result = filled.call("sessions", "delete", WEATHER, "--purge", stdin="yes\n")
     assert result == Result(
         0,
-        "Deleted 1 session (2 messages) for good.\n",
+        "Deleted 1 session (2 messages) permanently.\n",
         f"  {WEATHER}\n"
-        "Delete 1 session (2 messages, 61 bytes) for good? This cannot be undone. [y/N] \n",
+        "Delete 1 session (2 messages, 61 bytes) permanently? This cannot be undone. [y/N] \n",
     )
     assert trashed(filled) == set()
     assert WEATHER not in stored(filled)
@@ -147,12 +147,12 @@ def test_emptying_the_trash(filled: Hermes) -> None:
     assert filled.call("sessions", "trash", "--empty").code == 1
     old = filled.call("sessions", "trash", "--empty", "--older-than", "30", stdin="y\n")
     assert old.code == 0
-    assert old.out == "Deleted 1 session (2 messages) for good.\n"
+    assert old.out == "Deleted 1 session (2 messages) permanently.\n"
     assert trashed(filled) == {PLAN}
     rest = filled.call("sessions", "trash", "--empty", "-y", "--json")
     assert rest.json == {"deleted": [PLAN], "messages": 1, "purged": True}
     nothing = filled.call("sessions", "trash", "--empty")
-    assert nothing == Result(0, "There is nothing to delete in the trash.\n", "")
+    assert nothing == Result(0, "There is nothing in the trash to delete.\n", "")
     assert filled.call("sessions", "trash", "--empty", "--yes", "--json").json["deleted"] == []
 
 
@@ -165,12 +165,12 @@ def test_a_dry_run_of_delete_explains_each_row(filled: Hermes) -> None:
         AUTH: "named",
         SUBAGENT: f"subagent of {AUTH}",
         PROJECT: "named",
-        PROJECT_1: "another part of the same conversation",
-        PROJECT_2: "another part of the same conversation",
+        PROJECT_1: "part of the same conversation",
+        PROJECT_2: "part of the same conversation",
     }
     shown = filled.call("sessions", "delete", AUTH, "--dry-run", "--purge").out.splitlines()
     assert shown[0] == f"{AUTH}  refactoring auth (pinned)"
-    assert "would be deleted for good. Nothing was changed." in shown[-1]
+    assert shown[-1].endswith(") permanently. Nothing was changed.")
     assert stored(filled) == before
 
 
@@ -208,10 +208,10 @@ def test_dry_run_shows_and_keeps(filled: Hermes) -> None:
     assert lines[0] == f"{OLD}  old notes"
     why = "ended 2024-08-17 (cli_close), last active 2024-08-17"
     assert lines[1] == f"  1 message, 26 bytes: {why}"
-    assert lines[-1].startswith("2 sessions (2 messages, ")
-    assert lines[-1].endswith(") would move to the trash. Nothing was changed.")
+    assert lines[-1].startswith("Would move 2 sessions (2 messages, ")
+    assert lines[-1].endswith(") to the trash. Nothing was changed.")
     purge = filled.call("sessions", "prune", "--older-than", "5", "--dry-run", "--purge")
-    assert "would be deleted for good" in purge.out
+    assert "Would delete " in purge.out
     as_json = filled.call("sessions", "prune", "--dry-run", "--json").json
     assert [session["id"] for session in as_json["sessions"]] == [OLD]
     assert (as_json["dry_run"], as_json["purge"]) == (True, False)
@@ -231,8 +231,8 @@ def test_nothing_to_prune(hermes: Hermes) -> None:
     result = hermes.call("sessions", "prune", "--older-than", "1")
     assert result == Result(
         0,
-        "Nothing to prune: no conversation ended and was last active more than 1 day ago, "
-        "unless it is pinned.\n",
+        "Nothing to prune: no unpinned conversation has ended and been inactive for more than "
+        "1 day.\n",
         "",
     )
     assert hermes.call("sessions", "prune", "--json").json["deleted"] == []

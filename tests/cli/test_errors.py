@@ -84,16 +84,16 @@ def test_nothing_is_near(hermes: Hermes) -> None:
     assert_one_line(
         hermes.call("sessions", "show", "x"),
         1,
-        "There is no session 'x'. See: hermes sessions list",
+        "No session matches 'x'. To list sessions, run: hermes sessions list",
     )
-    assert_one_line(hermes.call("sessions", "show", ""), 1, "There is no session ''.")
+    assert_one_line(hermes.call("sessions", "show", ""), 1, "No session matches ''.")
 
 
 def test_the_beginning_of_several_ids_lists_them(filled: Hermes) -> None:
     result = filled.run("sessions", "show", "2025030")
     assert (result.code, result.out) == (1, "")
     lines = result.err.splitlines()
-    assert lines[0] == "Error: '2025030' is the beginning of several ids. Give more of it:"
+    assert lines[0] == "Error: '2025030' matches several sessions. Use more of the id:"
     assert f"  {PROJECT}  my project #3" in lines
     assert f"  {WEATHER}  (telegram)" in lines
 
@@ -175,7 +175,7 @@ def test_numbers_of_any_length(filled: Hermes) -> None:
         assert filled.call("sessions", "show", AUTH, "--messages", digits).code == 0
         assert filled.call("sessions", "search", "auth", "--limit", digits).code == 0
         assert_one_line(
-            filled.call("sessions", "show", AUTH, "--around", digits), 1, "There is no message"
+            filled.call("sessions", "show", AUTH, "--around", digits), 1, "has no message"
         )
 
 

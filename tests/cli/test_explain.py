@@ -84,7 +84,7 @@ def test_an_ambiguous_beginning(lived: Hermes) -> None:
             store.get_or_create_session(SessionSource(Platform.SLACK, f"C{number}"))
     result = lived.call("sessions", "explain", "agent:main:slack")
     assert (result.code, result.out) == (1, "")
-    assert "the beginning of several" in result.err
+    assert "matches several" in result.err
     assert result.err.count("agent:main:slack:dm:C") == 10
     assert "and more" in result.err
     assert lanes(lived, "agent:main:slack:dm:C1") == ["agent:main:slack:dm:C1"]
@@ -103,10 +103,10 @@ def test_two_bots_on_one_key(lived: Hermes) -> None:
 def test_a_session_of_no_messenger(lived: Hermes) -> None:
     result = lived.call("sessions", "explain", AUTH)
     assert (result.code, result.out) == (1, "")
-    assert "is no conversation of a messenger" in result.err
+    assert "does not belong to a messenger conversation" in result.err
 
 
 def test_nothing_of_that_name(lived: Hermes) -> None:
     result = lived.call("sessions", "explain", "nowhere")
     assert (result.code, result.out) == (1, "")
-    assert "There is no session 'nowhere'." in result.err
+    assert "No session matches 'nowhere'." in result.err

@@ -72,7 +72,7 @@ def test_a_file_is_not_replaced_by_accident(filled: Hermes, tmp_path: Path) -> N
     result = filled.call("sessions", "export", str(file))
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        f"Error: {file} exists. Choose another name, or replace it with --force.\n"
+        f"Error: {file} already exists. Choose another name, or overwrite it with --force.\n"
     )
     assert file.read_text() == "precious"
     link = tmp_path / "link.jsonl"
@@ -91,7 +91,7 @@ def test_the_store_is_never_replaced_by_its_export(filled: Hermes, tmp_path: Pat
     for target in (filled.store, symbolic, hard, Path(f"{filled.store}-wal")):
         result = filled.call("sessions", "export", str(target), "--force")
         assert (result.code, result.out) == (1, "")
-        assert result.err == f"Error: {target} belongs to the store itself. Choose another name.\n"
+        assert result.err == f"Error: {target} is part of the store. Choose another file name.\n"
     hard.unlink()
     assert everything(filled.store) == before
 
@@ -99,8 +99,8 @@ def test_the_store_is_never_replaced_by_its_export(filled: Hermes, tmp_path: Pat
 def test_places_that_cannot_be_written(filled: Hermes, tmp_path: Path) -> None:
     for target, words in (
         (tmp_path, "is a directory"),
-        (tmp_path / "no" / "where.jsonl", "cannot be written: No such file or directory"),
-        (Path("/dev/full"), "cannot be written: No space left on device"),
+        (tmp_path / "no" / "where.jsonl", "No such file or directory"),
+        (Path("/dev/full"), "No space left on device"),
     ):
         result = filled.call("sessions", "export", str(target))
         assert (result.code, result.out) == (1, "")
@@ -307,7 +307,8 @@ def test_secrets_are_redacted_and_counted(hermes: Hermes, tmp_path: Path) -> Non
     assert key not in text
     assert "anna" not in text
     assert result.out.splitlines()[-1] == (
-        "Redacted: 2 API key, 1 e-mail address, 1 home directory. Read it before you share it."
+        "Redacted: 2 API key, 1 e-mail address, 1 home directory. "
+        "Review the file before you share it."
     )
     again = hermes.call("sessions", "export", str(file), "--redact", "--force", "--json").json
     assert again["redacted"] == {"API key": 2, "e-mail address": 1, "home directory": 1}
@@ -323,7 +324,7 @@ def test_a_stream_that_never_ends_a_line_does_not_fill_the_disk(
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 3 * 1024 * 1024)
     result = hermes.call("sessions", "import", "/dev/zero")
     assert result.code == 1
-    assert "Line 1: it is longer than 3,145,728 bytes. Nothing was imported." in result.err
+    assert "Line 1 is longer than 3,145,728 bytes. Nothing was imported." in result.err
 
 
 @pytest.fixture
@@ -346,7 +347,7 @@ def test_a_round_trip_loses_nothing_and_a_second_one_changes_nothing(
     assert first == Result(0, f"Imported {ALL} sessions from {backup}.\n", "")
     assert everything(elsewhere.store) == everything(filled.store)
     again = elsewhere.call("sessions", "import", str(backup))
-    assert again.out == (f"Imported 0 sessions from {backup}, {ALL} were already there.\n")
+    assert again.out == (f"Imported 0 sessions from {backup}, {ALL} already stored.\n")
     assert everything(elsewhere.store) == everything(filled.store)
 
 
@@ -358,7 +359,7 @@ def test_sessions_that_have_grown_are_extended(
         db.append_message(WEATHER, "user", "And tomorrow?")
     filled.call("sessions", "export", str(backup), "--force")
     result = elsewhere.call("sessions", "import", str(backup))
-    assert "extended 1, 9 were already there" in result.out
+    assert "extended 1, 9 already stored" in result.out
     assert everything(elsewhere.store) == everything(filled.store)
 
 
@@ -371,7 +372,7 @@ def test_a_session_with_other_content_is_left_alone(
     result = elsewhere.call("sessions", "import", str(backup))
     assert result.code == 1
     assert "Imported 9 sessions" in result.out
-    assert f"Left alone: {WEATHER}: " in result.err
+    assert f"Skipped: {WEATHER}: " in result.err
     as_json = elsewhere.call("sessions", "import", str(backup), "--json")
     assert as_json.code == 1
     assert [conflict["id"] for conflict in as_json.json["conflicts"]] == [WEATHER]

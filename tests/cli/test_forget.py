@@ -242,11 +242,11 @@ def test_somebody_reads_meanwhile(filled: Hermes, monkeypatch: pytest.MonkeyPatc
         tx.one("SELECT COUNT(*) FROM messages")
         result = filled.call("sessions", "delete", WEATHER, "--purge", "--yes")
         assert result.code == 0
-        assert "In the store files, something of it may still be readable" in result.err
-        assert result.err.endswith("Try later: hermes sessions trash --empty\n")
+        assert "Some deleted data may still be readable in the store files" in result.err
+        assert result.err.endswith("Try again later: hermes sessions trash --empty\n")
     again = filled.call("sessions", "trash", "--empty")
     assert (again.code, again.err) == (0, "")
-    assert again.out == "There is nothing to delete in the trash.\n"
+    assert again.out == "There is nothing in the trash to delete.\n"
     assert found_in(filled.store, [WEATHER, "Las Vegas"]) == []
 
 

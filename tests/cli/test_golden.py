@@ -153,7 +153,7 @@ def settled(text: str) -> str:
     text = re.sub(r'"sqlite_version": ".*"', '"sqlite_version": "3.50.0"', text)
     text = re.sub(r"Receipt \w+", "Receipt 0123456789ab", text)
     text = re.sub(r'"(receipt|digest)": "\w+"', r'"\1": "0123456789ab"', text)
-    text = re.sub(r"Gave .* back\.\n", "", text)
+    text = re.sub(r"Freed .*\.\n", "", text)
     text = re.sub(r"Tables: .*", "Tables: …\n", text, flags=re.DOTALL)
     text = re.sub(r'"(tables|indexes)": \{[^}]*\}', r'"\1": {}', text)
     text = re.sub(r'"(free|log)_bytes": \d+', r'"\1_bytes": 0', text)

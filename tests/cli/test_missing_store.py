@@ -25,7 +25,7 @@ from tests.cli.terminal import Terminal
         ("repair --yes", 3, "is not there"),
         ("forget --user u --dry-run", 1, "Nothing is known of user u"),
         ("forget --user u --yes", 1, "Nothing is known of user u"),
-        ("forget --session u --yes", 1, "There is no session 'u'"),
+        ("forget --session u --yes", 1, "No session matches 'u'"),
         ("forget --receipts", 0, "There are no receipts"),
         ("forget --resume r", 1, "There is no receipt 'r'"),
         ("gateway queue", 0, "Nothing waits"),

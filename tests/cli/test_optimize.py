@@ -9,15 +9,13 @@ def test_what_waits_is_indexed(hermes: Hermes) -> None:
     forget_the_index(hermes, 30)
     stats = hermes.call("sessions", "stats")
     assert stats.out.splitlines()[-1] == (
-        "Search index: 30 messages waiting (to index now: hermes sessions optimize)"
+        "Search index: 30 messages waiting (to index now, run: hermes sessions optimize)"
     )
     counted = hermes.call("sessions", "stats", "--json").json
     assert counted["search_index"] == {"complete": False, "pending": 30}
     result = hermes.call("sessions", "optimize")
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[0] == (
-        "Indexed what was waiting: 30 entries (messages and titles)."
-    )
+    assert result.out.splitlines()[0] == ("Indexed 30 entries (messages and titles).")
     assert hermes.call("sessions", "stats").out.splitlines()[-1] == "Search index: complete"
     again = hermes.call("sessions", "optimize", "--json").json
     assert (again["indexed"], again["rebuilt"], again["pending"]) == (0, False, 0)
@@ -29,7 +27,7 @@ def test_the_index_is_made_anew(filled: Hermes) -> None:
         db.provider.write(lambda tx: tx.run("DELETE FROM search_index WHERE rowid > 0"))
     assert filled.call("sessions", "search", "token", "--exact").code == 1
     result = filled.call("sessions", "optimize", "--rebuild")
-    assert result.out.startswith("The search index was made anew: 25 entries")
+    assert result.out.startswith("Rebuilt the search index: 25 entries")
     assert filled.call("sessions", "search", "token", "--json").json["hits"] == before
     assert filled.call("sessions", "optimize", "--rebuild", "--json").json["rebuilt"] is True
 
@@ -42,14 +40,14 @@ def test_space_is_given_back(hermes: Hermes) -> None:
         db.delete_session("s")
     full = hermes.store.stat().st_size
     result = hermes.call("sessions", "optimize")
-    assert result.out.splitlines()[-1].startswith("Gave 3.")
+    assert result.out.splitlines()[-1].startswith("Freed 3.")
     assert hermes.store.stat().st_size < full / 2
     assert hermes.call("sessions", "optimize", "--json").json["freed_bytes"] == 0
 
 
 def test_an_empty_home(hermes: Hermes) -> None:
     result = hermes.call("sessions", "optimize")
-    assert (result.code, result.out) == (0, "The search index was up to date.\n")
+    assert (result.code, result.out) == (0, "The search index is up to date.\n")
 
 
 def test_a_long_work_shows_a_bar(hermes: Hermes) -> None:

@@ -6,7 +6,7 @@ from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, WEATHER
 
 def test_words_need_no_quotes_and_the_stored_title_is_shown(filled: Hermes) -> None:
     result = filled.call("sessions", "rename", WEATHER, "the", " sunny\u200b", "west")
-    assert result == Result(0, f"Session {WEATHER} is now called: the sunny west\n", "")
+    assert result == Result(0, f"Renamed session {WEATHER} to: the sunny west\n", "")
     with filled.db() as db:
         assert db.get_session_title(WEATHER) == "the sunny west"
     as_json = filled.call("sessions", "rename", "the sunny west", "--json", "west")
@@ -15,7 +15,7 @@ def test_words_need_no_quotes_and_the_stored_title_is_shown(filled: Hermes) -> N
 
 def test_a_blank_title_clears(filled: Hermes) -> None:
     result = filled.call("sessions", "rename", AUTH, "")
-    assert result == Result(0, f"Session {AUTH} has no title now.\n", "")
+    assert result == Result(0, f"Cleared the title of session {AUTH}.\n", "")
     assert filled.call("sessions", "rename", AUTH, "  ", "--json").json["title"] is None
 
 

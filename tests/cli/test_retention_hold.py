@@ -56,7 +56,7 @@ def test_changed_limits_ask_again(jobs: Hermes) -> None:
     result = jobs.call("sessions", "retention", "run")
     assert result.code == 1
     assert "changed after they were approved" in result.err
-    assert "were changed since" in jobs.call("sessions", "retention", "status").out
+    assert "have changed since" in jobs.call("sessions", "retention", "status").out
 
 
 def test_there_are_no_limits(hermes: Hermes) -> None:
@@ -67,7 +67,7 @@ def test_there_are_no_limits(hermes: Hermes) -> None:
     result = hermes.call("sessions", "retention", "run")
     assert result.code == 0
     assert "nothing was moved" in result.out
-    assert "nothing to agree to" in hermes.call("sessions", "retention", "status").out
+    assert "nothing to approve" in hermes.call("sessions", "retention", "status").out
 
 
 def test_a_limit_that_is_none(hermes: Hermes) -> None:

@@ -122,17 +122,21 @@ def test_a_session_is_no_other_whose_id_goes_on(hermes: Hermes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["search"], 2, "There is nothing to search for. Give words, or a filter."),
-        (["search", "", " "], 2, "There is nothing to search for."),
-        (["search", "--exact"], 2, "There is nothing to search for."),
-        (["search", "x", "--since", "soon"], 2, "'--since': 'soon' is no date. Use 2026-05-01"),
-        (["search", "x", "--until", "2025-02-30"], 2, "'--until': '2025-02-30' is no date."),
+        (["search"], 2, "Nothing to search for. Give some words or a filter."),
+        (["search", "", " "], 2, "Nothing to search for."),
+        (["search", "--exact"], 2, "Nothing to search for."),
+        (["search", "x", "--since", "soon"], 2, "'--since': 'soon' is not a date. Use 2026-05-01"),
+        (["search", "x", "--until", "2025-02-30"], 2, "'--until': '2025-02-30' is not a date."),
         (["search", "x", "--since", "1d", "--until", "2d"], 2, "must be later than --since"),
         (["search", "x", "--sort", "best"], 2, "'best' is not one of 'relevance', 'newest'"),
         (["search", "x", "--limit", "0"], 2, "'0' is not a whole number (1 or more)."),
         (["search", "x", "--cursor", "?"], 1, "The cursor is not one that a search returned."),
-        (["search", "x", "--session", "nobody"], 1, "There is no session 'nobody'."),
-        (["search", "docker", "-compose"], 2, "No such option: -compose. Before a query in which"),
+        (["search", "x", "--session", "nobody"], 1, "No session matches 'nobody'."),
+        (
+            ["search", "docker", "-compose"],
+            2,
+            "No such option: -compose. If a search word starts with a dash",
+        ),
         (["search", "x", "--sorce", "cli"], 2, "No such option '--sorce'."),
     ],
 )
@@ -259,12 +263,12 @@ def test_nothing_found(filled: Hermes) -> None:
 
 def test_what_filters_removed(filled: Hermes) -> None:
     result = filled.call("sessions", "search", "weather", "--source", "cli")
-    assert (result.code, result.out) == (1, "Nothing found. Filters left out: 1 by source.\n")
+    assert (result.code, result.out) == (1, "Nothing found. Filtered out: 1 by source.\n")
     result = filled.call("sessions", "search", "part", "-source:discord", "--until", "2025-03-02")
     assert result.code == 2
     arguments = ["search", "--until", "2025-03-02", "--", "part", "-role:tool", "-has:title"]
     result = filled.call("sessions", *arguments)
-    assert account(result) == "Nothing found. Filters left out: 3 by not has title.\n"
+    assert account(result) == "Nothing found. Filtered out: 3 by not has title.\n"
 
 
 @pytest.mark.parametrize(
@@ -272,10 +276,10 @@ def test_what_filters_removed(filled: Hermes) -> None:
     [
         (
             "files depend",
-            "2 matches. Nothing matched as asked; found by: other forms of the words.",
+            "2 matches. Nothing matched exactly; relaxed to: other forms of the words.",
         ),
-        ("what did they say about sunny", "found by: without common words."),
-        ("sunny submarines", "found by: any of the words."),
+        ("what did they say about sunny", "relaxed to: without common words."),
+        ("sunny submarines", "relaxed to: any of the words."),
         ("epend", "Nothing matched as whole words; looked inside words."),
     ],
 )
@@ -290,10 +294,10 @@ def test_how_a_question_was_relaxed(filled: Hermes, words: str, said: str) -> No
     [
         (
             '"las vegas',
-            "Query adjusted: added a missing closing quote.",
+            "Added a missing closing quote.",
         ),
-        ("vegas OR", "Query adjusted: ignored an OR without terms on both sides."),
-        ("vegas before:soon", "Query adjusted: ignored before:soon: not a date; try 7d"),
+        ("vegas OR", "Ignored an OR without terms on both sides."),
+        ("vegas before:soon", "Ignored before:soon: not a date; try 7d"),
     ],
 )
 def test_repairs_are_reported(filled: Hermes, query: str, said: str) -> None:
@@ -306,8 +310,7 @@ def test_a_query_of_which_nothing_is_left(filled: Hermes) -> None:
     result = filled.call("sessions", "search", "( )")
     assert result.code == 1
     assert result.out == (
-        "Nothing found. Query adjusted: ignored empty parentheses. "
-        "There is nothing to search for.\n"
+        "Nothing found. Ignored empty parentheses. There is nothing to search for.\n"
     )
 
 
@@ -357,7 +360,8 @@ def test_very_many_matches(hermes: Hermes) -> None:
         db.optimize_search()
     ranked = hermes.call("sessions", "search", "report")
     assert re.match(
-        r"10 of 1,000\+ matches\. The newest \d{3} are ranked, the others follow by time\.\n",
+        r"10 of 1,000\+ matches\. The newest \d{3} are ranked by relevance; "
+        r"the others follow by time\.\n",
         account(ranked),
     )
     newest = hermes.call("sessions", "search", "report", "--sort", "newest", "--limit", "1")
@@ -395,7 +399,7 @@ def test_an_index_that_lacks_too_much(hermes: Hermes) -> None:
     forget_the_index(hermes, 4500)
     assert account(hermes.call("sessions", "search", "report", "4499")) == (
         "At least 1 match. The index is being built: 2,500 messages are not in it yet. "
-        "To index them now: hermes sessions optimize\n"
+        "To index them now, run: hermes sessions optimize\n"
     )
     result = hermes.call("sessions", "search", "report", "4498", "--json").json
     assert result["account"]["complete"] is True

@@ -69,7 +69,7 @@ def test_from_the_home_to_the_configured_server(
     assert (lines["Provider"], lines["Location"]) == ("postgresql", place)
     assert lines["Version"].startswith("PostgreSQL 1")
     assert (lines["Sessions"], lines["Messages"]) == ("10 (1 archived)", "18")
-    assert lines["Connections"].endswith("open, 10 at most")
+    assert lines["Connections"].endswith("open, at most 10")
     assert lines["Schema"] == "up to date (0008_changes)"
     whole = filled.call("sessiondb", "status", "--json")
     assert "sesame" not in whole.out + status.out
@@ -162,7 +162,7 @@ def test_catching_up_and_finishing(filled: Hermes, tmp_path: Path) -> None:
     assert filled.call("sessiondb", "verify", str(filled.store), target).code == 0
     wrong = filled.call("sessiondb", "migrate", "--to", target, "--since", "soon")
     assert wrong.code == 2
-    assert "'soon' is no date" in wrong.err
+    assert "'soon' is not a date" in wrong.err
 
 
 def test_what_was_changed_in_the_target(filled: Hermes, tmp_path: Path) -> None:
@@ -331,7 +331,9 @@ def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> N
     step = schema.Migration("9999_more", "CREATE TABLE more (number INTEGER)")
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
     status = filled.call("sessiondb", "status")
-    assert status.out.splitlines()[-1] == "Schema: waiting: 9999_more (hermes sessiondb upgrade)"
+    assert (
+        status.out.splitlines()[-1] == "Schema: pending: 9999_more (run: hermes sessiondb upgrade)"
+    )
     assert filled.call("sessiondb", "upgrade").out == "Took step 9999_more.\n"
     assert filled.call("sessiondb", "upgrade", "--json").json == {
         "taken": [],
@@ -352,7 +354,7 @@ def test_a_step_that_is_to_finish(
         "Waiting for --finish: 9999_less",
     ]
     assert hermes.call("sessiondb", "status", server_url).out.splitlines()[-1] == (
-        "Schema: to finish: 9999_less (hermes sessiondb upgrade --finish)"
+        "Schema: to finish: 9999_less (run: hermes sessiondb upgrade --finish)"
     )
     finished = hermes.call("sessiondb", "upgrade", "--finish", server_url)
     assert finished.out == "Took step 9999_less.\n"

@@ -60,8 +60,8 @@ def test_the_messages_around_one(filled: Hermes) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "complaint"),
     [
-        ("11", 1, f"There is no message 11 in session {AUTH}."),
-        ("9999", 1, "There is no message 9999"),
+        ("11", 1, f"Session {AUTH} has no message 11."),
+        ("9999", 1, "has no message 9999"),
         ("0", 2, "'0' is not a whole number (1 or more)."),
         ("last", 2, "'last' is not a whole number"),
     ],
@@ -160,12 +160,12 @@ def test_space_within_the_time_given(filled: Hermes, monkeypatch: pytest.MonkeyP
     assert (partial["complete"], partial["text_messages"], partial["tables"]) == (False, 0, {})
     assert partial["uncounted_bytes"] > 0
     lines = filled.call("sessions", "stats", "--space").out.splitlines()
-    assert "By class, the text of the newest 0 messages alone:" in lines
-    assert lines[-2].startswith("In use by what was not looked at: ")
+    assert "By class (text of the newest 0 messages only):" in lines
+    assert lines[-2].startswith("Not measured: ")
     assert lines[-1].endswith("hermes sessions stats --space --full")
     assert filled.call("sessions", "stats", "--space", "--full", "--json").json["space"] == whole
 
 
 def test_a_full_look_is_one_at_space(filled: Hermes) -> None:
     result = filled.call("sessions", "stats", "--full")
-    assert (result.code, "--full belongs to --space" in result.err) == (2, True)
+    assert (result.code, "--full requires --space" in result.err) == (2, True)

@@ -109,7 +109,7 @@ def test_emptying_a_full_trash_shows_a_bar(hermes: Hermes) -> None:
     with Terminal(hermes, *arguments, program=SLOW_COMMAND) as terminal:
         assert terminal.finish() == 0
     assert "100%" in terminal.screen
-    assert "Deleted 120 sessions (0 messages) for good." in terminal.screen
+    assert "Deleted 120 sessions (0 messages) permanently." in terminal.screen
     with hermes.db() as db:
         assert db.list_trash() == []
 
@@ -126,7 +126,7 @@ def test_no_bar_in_plain_output(filled: Hermes, flag: str) -> None:
 def test_no_bar_for_quick_work(filled: Hermes) -> None:
     with Terminal(filled, "sessions", "delete", OLD, "--purge", "--yes") as terminal:
         assert terminal.finish() == 0
-    assert terminal.screen == "Deleted 1 session (1 message) for good.\n"
+    assert terminal.screen == "Deleted 1 session (1 message) permanently.\n"
 
 
 # ── pipes ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Files that commands write and read: written whole or not at all."""
+"""Files that commands read and write; writes are atomic."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PIECE: Final = 1024 * 1024
 
 
 class FileRefused(HermesSessionsError):
-    """A file cannot be written, or must not be; nothing was written."""
+    """A file cannot or must not be written; nothing was written."""
 
 
 @contextmanager
 def atomic_write(target: str, *, replace: bool) -> Iterator[BinaryIO]:
-    """Lend a file whose content appears under the name *target* when the block ends well.
+    """Lend a file whose content appears under the name *target* when the block succeeds.
 
     Until then it has another name in the same directory, which is removed when the block fails or
     the process is told to end. The file is readable for its owner only, unless it replaces one. A
@@ -48,7 +48,7 @@ def atomic_write(target: str, *, replace: bool) -> Iterator[BinaryIO]:
         return
     path = Path(os.path.realpath(target))
     _require_free(target, path, replace=replace)
-    with _explained(target), _removed_when_told_to_end():
+    with _explained(target), _unwound_by_signals():
         descriptor, name = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=".part"
         )
@@ -70,14 +70,16 @@ def atomic_write(target: str, *, replace: bool) -> Iterator[BinaryIO]:
 
 def _require_free(target: str, path: Path, *, replace: bool) -> None:
     if path.is_dir():
-        raise FileRefused(f"{target} is a directory. Give the name of a file.")
+        raise FileRefused(f"{target} is a directory. Give a file name.")
     if path.exists() and not replace:
-        raise FileRefused(f"{target} exists. Choose another name, or replace it with --force.")
+        raise FileRefused(
+            f"{target} already exists. Choose another name, or overwrite it with --force."
+        )
 
 
 @contextmanager
 def _explained(target: str) -> Iterator[None]:
-    """Turn what the system says about a file into one line that names it."""
+    """Turn an OSError into one line that names the file."""
     try:
         yield
     except BrokenPipeError:
@@ -85,14 +87,14 @@ def _explained(target: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, HermesSessionsError):
             raise
-        raise FileRefused(f"{target} cannot be written: {error.strerror or error}.") from error
+        raise FileRefused(f"Cannot write {target}: {error.strerror or error}.") from error
 
 
 @contextmanager
-def _removed_when_told_to_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the block instead of ending the process on the spot.
+def _unwound_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the block, so that temporary files are removed.
 
-    Only the main thread can; in another one they do what they always do.
+    Works in the main thread only; elsewhere the signals keep their usual effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -110,7 +112,7 @@ def _removed_when_told_to_end() -> Iterator[None]:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make the new name durable, too."""
+    """Make the new directory entry durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -120,7 +122,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def rereadable_copy(source: str) -> Iterator[Path]:
-    """Lend the path of a file with the content of *source* that can be read again and again.
+    """Lend the path of a file with the content of *source* that can be read several times.
 
     ``-`` (standard input) and pipes are first written to a temporary file.
 
@@ -130,13 +132,13 @@ def rereadable_copy(source: str) -> Iterator[Path]:
     path = Path(source)
     if source != STANDARD_STREAM:
         if path.is_dir():
-            raise ImportRefused(f"{source} is a directory. Give the name of a file.")
+            raise ImportRefused(f"{source} is a directory. Give a file name.")
         if not path.exists():
             raise ImportRefused(f"{source} does not exist.")
         if path.is_file():
             yield path
             return
-    with _removed_when_told_to_end(), tempfile.NamedTemporaryFile(suffix=".jsonl") as copy:
+    with _unwound_by_signals(), tempfile.NamedTemporaryFile(suffix=".jsonl") as copy:
         try:
             if source == STANDARD_STREAM:
                 _copy_lines(sys.stdin.buffer, copy)
@@ -146,15 +148,15 @@ def rereadable_copy(source: str) -> Iterator[Path]:
             copy.flush()
         except OSError as error:
             why = error.strerror or error
-            raise ImportRefused(f"{source} cannot be copied to read it twice: {why}.") from error
+            raise ImportRefused(f"Cannot copy {source} to a temporary file: {why}.") from error
         yield Path(copy.name)
 
 
 def _copy_lines(stream: BinaryIO, copy: IO[bytes]) -> None:
-    """Copy what a stream says; one that never ends a line would fill the disk.
+    """Copy a stream; the limit on a line keeps endless input from filling the disk.
 
     Raises:
-        ImportRefused: a line is longer than any that is read.
+        ImportRefused: a line is too long.
     """
     number, length = 1, 0
     while piece := stream.read(_PIECE):
@@ -162,7 +164,7 @@ def _copy_lines(stream: BinaryIO, copy: IO[bytes]) -> None:
         length += len(first)
         if length > MAX_LINE_BYTES:
             raise ImportRefused(
-                f"Line {number}: it is longer than {MAX_LINE_BYTES:,} bytes. Nothing was imported."
+                f"Line {number} is longer than {MAX_LINE_BYTES:,} bytes. Nothing was imported."
             )
         if others:
             number, length = number + len(others), len(others[-1])

@@ -11,7 +11,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 
-#: What fits into 64 bits, whatever the digits are.
+#: Numbers of this many digits always fit into 64 bits.
 _DIGITS = 18
 _MORE_THAN_ANY = 10**_DIGITS
 
@@ -19,7 +19,7 @@ _MORE_THAN_ANY = 10**_DIGITS
 def pass_console(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--json`` and ``--plain``, and the console as its first argument.
 
-    Stands below the command's own options, next to the function.
+    Use it as the innermost decorator, below the command's own options.
     """
 
     def command(context: click.Context, *, as_json: bool, plain: bool, **values: Any) -> None:
@@ -35,7 +35,7 @@ def pass_console(function: Callable[..., None]) -> Callable[..., None]:
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _PLAIN = click.option(
-    "--plain", is_flag=True, help="No colour, no line drawing, no progress bar, fixed layout."
+    "--plain", is_flag=True, help="Print without colour, line drawing and progress bars."
 )
 
 source_option = click.option(
@@ -45,10 +45,10 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for conf
 
 
 def whole_number(at_least: int) -> Callable[[click.Context, click.Parameter, str], int]:
-    """Return what checks the value of an option that is a whole number of at least so much."""
+    """Return a callback that checks an option for a whole number of at least *at_least*."""
 
     def check(_context: click.Context, parameter: click.Parameter, value: str) -> int:
-        # More digits than any count has: as many as one likes.
+        # A number with too many digits means "no limit".
         number = _MORE_THAN_ANY if value.isdecimal() and len(value) > _DIGITS else value
         if not value.isdecimal() or int(number) < at_least:
             raise click.BadParameter(
@@ -75,10 +75,10 @@ def number_of_days(_context: click.Context, parameter: click.Parameter, value: s
 
 
 def moment(console: Console, name: str, value: str | None) -> float | None:
-    """Return the moment an option names, to the second, so that it can be named again.
+    """Return the time that an option names, in whole seconds, so that it can be repeated.
 
     Raises:
-        click.BadParameter: it names none.
+        click.BadParameter: it is not a time.
     """
     if value is None:
         return None
@@ -87,8 +87,8 @@ def moment(console: Console, name: str, value: str | None) -> float | None:
     found = read_time(value, console.clock())
     if found is None:
         raise click.BadParameter(
-            f"{value!r} is no date. Use 2026-05-01, 2026-05, 2026-05-01T10:30, an age such as "
-            f"30min, 12h, 7d, 2w, or today or yesterday.",
+            f"{value!r} is not a date. Use 2026-05-01, 2026-05, 2026-05-01T10:30, an age such as "
+            f"30min, 12h, 7d or 2w, today or yesterday.",
             param_hint=f"'--{name}'",
         )
     return float(math.floor(found))
@@ -97,10 +97,10 @@ def moment(console: Console, name: str, value: str | None) -> float | None:
 def time_span(
     console: Console, since: str | None, until: str | None
 ) -> tuple[float | None, float | None]:
-    """Return the moments that ``--since`` and ``--until`` name.
+    """Return the times that ``--since`` and ``--until`` name.
 
     Raises:
-        click.BadParameter: one names no moment, or nothing lies between them.
+        click.BadParameter: one is not a time, or --until is not later than --since.
     """
     after, before = moment(console, "since", since), moment(console, "until", until)
     if after is not None and before is not None and after >= before:

@@ -1,8 +1,8 @@
-"""Which session a person means: an id, the beginning of one, or a title.
+"""Finds the session that a reference names: an id, the beginning of one, or a title.
 
 An exact id wins, then an exact title, then the only id that begins with the text, then the title
-family (``my project`` stands for the most recently active of its numbered variants). Anything else
-is refused with the candidates or the nearest names.
+family (``my project`` stands for the most recently active of its numbered variants). Any other
+reference is an error that lists the candidates or the closest names.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import sanitize_title
 from hermes_sessions.storage.sessiondb import SessionDB
 
-# What stands for a session that has no title: the beginning of what its user said first.
-
-
 _PAGE = 20
-#: Whoever has said nothing among so many messages is not in a dialogue.
-_LOOKED_AT = 200
+#: A session without a user message among the first this many is not a dialogue.
+_PREVIEW_SEARCHED = 200
 
 
 def preview_of_session(db: SessionDB, session_id: str) -> str:
-    """Return the preview of a session, "" when its user said nothing."""
-    for start in range(0, _LOOKED_AT, _PAGE):
+    """Return the beginning of the first user message, "" if there is none."""
+    for start in range(0, _PREVIEW_SEARCHED, _PAGE):
         page = db.get_messages(session_id, limit=_PAGE, offset=start)
         for message in page:
             if message["role"] == "user" and message["content"] is not None:
@@ -39,10 +36,10 @@ Record = Mapping[str, Any]
 
 #: How many candidates an ambiguous reference shows.
 _CANDIDATES_SHOWN = 10
-#: How many of the latest sessions are compared with a name that was not found.
+#: How many of the latest sessions are searched for similar names.
 _COMPARED = 1000
 _SUGGESTED = 3
-#: A letter alone is a part of nearly every title.
+#: A single letter is part of nearly every title.
 _PART_AT_LEAST = 2
 
 
@@ -50,8 +47,8 @@ def find_session(db: SessionDB, reference: str) -> Record:
     """Return the session that *reference* names.
 
     Raises:
-        NotFound: no session does; the message has the nearest names.
-        InvalidInput: several do; the message has them.
+        NotFound: no session matches; the message suggests similar names.
+        InvalidInput: several match; the message lists them.
     """
     exact = db.get_session(reference) or _with_title(db, reference)
     if exact is not None:
@@ -67,10 +64,10 @@ def find_session(db: SessionDB, reference: str) -> Record:
 
 
 def find_in_trash(trash: Sequence[Record], reference: str) -> Record:
-    """Return the session of *trash* that *reference* names; raises as `find_session`."""
+    """Return the session of *trash* that *reference* names; raises like `find_session`."""
     for column in ("id", "title"):
         for session in trash:
-            # Deleted twice under one title: the latest is first, and what the person remembers.
+            # If one title was deleted twice, the most recent comes first.
             if session[column] == reference:
                 return session
     matches = [s for s in trash if reference and s["id"].lower().startswith(reference.lower())]
@@ -79,14 +76,14 @@ def find_in_trash(trash: Sequence[Record], reference: str) -> Record:
     if not matches:
         raise NotFound(
             f"{reference!r} is not in the trash.{_nearest(reference, trash)} "
-            f"See: hermes sessions trash"
+            f"To list the trash, run: hermes sessions trash"
         )
     return matches[0]
 
 
 def _with_title(db: SessionDB, reference: str) -> Record | None:
     try:
-        # As it would be stored, so that a title copied from anywhere is found.
+        # Normalised as stored, so that a title copied from elsewhere is found.
         title = sanitize_title(reference)
     except InvalidTitle:
         return None
@@ -104,7 +101,7 @@ def _ambiguous(reference: str, candidates: Sequence[Mapping[str, Any]]) -> str:
     ]
     if len(candidates) > _CANDIDATES_SHOWN:
         shown.append("  ... and more")
-    return "\n".join([f"{reference!r} is the beginning of several ids. Give more of it:", *shown])
+    return "\n".join([f"{reference!r} matches several sessions. Use more of the id:", *shown])
 
 
 def _not_found(db: SessionDB, reference: str) -> str:
@@ -112,14 +109,14 @@ def _not_found(db: SessionDB, reference: str) -> str:
         from hermes_sessions.cli.render.shell_commands import command_on
 
         return (
-            f"{reference!r} is in the trash. "
-            f"To bring it back, run: {command_on('restore', reference)}"
+            f"{reference!r} is in the trash. To restore it, run: {command_on('restore', reference)}"
         )
     latest = db.list_sessions_rich(
         limit=_COMPARED, include_children=True, include_archived=True, compact_rows=True
     )
     return (
-        f"There is no session {reference!r}.{_nearest(reference, latest)} See: hermes sessions list"
+        f"No session matches {reference!r}.{_nearest(reference, latest)} "
+        f"To list sessions, run: hermes sessions list"
     )
 
 
@@ -134,7 +131,7 @@ def _nearest(reference: str, sessions: Iterable[Mapping[str, Any]]) -> str:
             if name:
                 names.setdefault(name.lower(), name)
         title = (session["title"] or "").lower()
-        # Whoever remembers a part of a title types that, however long the rest is.
+        # A part of a title is a strong hint, however long the rest of the title is.
         if len(typed) >= _PART_AT_LEAST and typed in title:
             of_part.append(title)
     of_part.sort(key=lambda title: not title.startswith(typed))

@@ -28,7 +28,7 @@ COMMANDS = {
     "pair": LazyCommand(f"{_HERE}.pair:pair", "Let somebody talk to the agent."),
     "explain": LazyCommand(
         "hermes_sessions.cli.sessions.explain:explain",
-        "Say why a conversation is in the session it is in.",
+        "Explain why a conversation uses its current session.",
     ),
 }
 

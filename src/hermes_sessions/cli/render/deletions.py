@@ -1,4 +1,4 @@
-"""What would be deleted, and why: each session with its reason."""
+"""The sessions that would be deleted, each with its reason."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _INDENT = "  "
 
 
 class DeletionCandidate(NamedTuple):
-    """A session that is to go."""
+    """A session to be deleted."""
 
     session: Record
     reason: str
-    #: Bytes of its text.
+    #: The size of its text in bytes.
     size: int
 
 
 def amount(deletions: Sequence[DeletionCandidate]) -> str:
-    """Return how much that is: ``2 sessions (5 messages, 1.2 KB)``."""
+    """Return the total: ``2 sessions (5 messages, 1.2 KB)``."""
     facts = f"{counted(_messages(deletions), 'message')}, {size(_bytes(deletions))}"
     return f"{counted(len(deletions), 'session')} ({facts})"
 
 
 def deletion_lines(deletions: Iterable[DeletionCandidate], style: Style) -> Iterator[str]:
-    """Yield two lines for each: which session, and what of it goes why."""
+    """Yield two lines for each: the session, and its size and reason."""
     for session, reason, number_of_bytes in deletions:
         yield session_name(session)
         messages = counted(session["message_count"] or 0, "message")
@@ -63,8 +63,8 @@ def deletions_document(deletions: Sequence[DeletionCandidate], *, purge: bool) -
 
 
 def _messages(deletions: Iterable[DeletionCandidate]) -> int:
-    return sum(departure.session["message_count"] or 0 for departure in deletions)
+    return sum(each.session["message_count"] or 0 for each in deletions)
 
 
 def _bytes(deletions: Iterable[DeletionCandidate]) -> int:
-    return sum(departure.size for departure in deletions)
+    return sum(each.size for each in deletions)

@@ -1,4 +1,4 @@
-"""Sessions as Markdown, for reading and sharing."""
+"""Exported sessions as Markdown, or as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import lines, one_line
 from hermes_sessions.model.message import text_of
 
-# Sessions as one HTML page that needs nothing else: no script, no font, no picture.
+Record = Mapping[str, Any]
 
+NO_TEXT = "[content that is not text]"
+_UNTITLED = "Untitled session"
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
+
+# ── HTML ──────────────────────────────────────────────────────────────────────────────────────
 
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
-#: Nothing is loaded or run, whatever a stored text contains.
+#: The page loads and runs nothing, whatever a stored text contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -81,25 +86,11 @@ def _message(message: Record) -> Iterator[str]:
     yield "</article>\n"
 
 
-Record = Mapping[str, Any]
-
-NO_TEXT = "[content that is not text]"
-_UNTITLED = "Untitled session"
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
-
-
-def markdown_begin() -> str:
-    """Return what stands before the first session."""
-    return ""
-
-
-def markdown_end() -> str:
-    """Return what stands after the last session."""
-    return ""
+# ── Markdown ──────────────────────────────────────────────────────────────────────────────────
 
 
 def markdown_session(record: Record) -> Iterator[str]:
-    """Yield one export record as pieces of text: a heading, its facts, and what was said."""
+    """Yield one export record as pieces of text: a heading, its facts, and its messages."""
     yield f"# {_plain(session_title(record))}\n\n"
     for label, value in session_facts(record):
         yield f"- {label}: {_plain(value)}\n"
@@ -113,16 +104,16 @@ def markdown_session(record: Record) -> Iterator[str]:
             yield f"Calls {_plain(name)}:\n\n{_fenced(arguments)}\n\n"
 
 
-# ── what both forms show ──────────────────────────────────────────────────────────────────────
+# ── shared by both formats ─────────────────────────────────────────────────────────────────────
 
 
 def session_title(record: Record) -> str:
-    """Return the title, or words that say there is none."""
+    """Return the title, or a placeholder."""
     return one_line(record.get("title") or "") or _UNTITLED
 
 
 def session_facts(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield what a reader wants to know about a session."""
+    """Yield the facts about a session, as label and value."""
     yield "Session", one_line(str(record["id"]))
     yield "Source", one_line(str(record.get("source") or "?"))
     if record.get("model"):
@@ -135,7 +126,7 @@ def session_facts(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def messages_shown(record: Record) -> Iterator[Record]:
-    """Yield the messages of a record but those that were taken back."""
+    """Yield the messages of a record, without rewound ones."""
     for message in record.get("messages") or ():
         if message.get("active", 1):
             yield message
@@ -149,7 +140,7 @@ def speaker_of(message: Record) -> str:
 
 
 def readable_text(message: Record) -> str:
-    """Return what a message says, without what could act on a terminal."""
+    """Return the text of a message, without control characters."""
     text = text_of(message.get("content"))
     if not text and message.get("content"):
         return NO_TEXT

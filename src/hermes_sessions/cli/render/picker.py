@@ -1,4 +1,4 @@
-"""The picker's screen as lines: what is searched for, the list, a preview of the chosen session."""
+"""The picker's screen as lines: the search, the list, a preview of the selected session."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, pad
 
-#: Smaller windows show nothing that helps.
+#: Smaller windows are useless.
 LEAST_COLUMNS, LEAST_LINES = 40, 5
 _BESIDE_FROM = 100
 _BELOW_FROM = 16
 _WHEN = 12
-#: Sources are shown in lists of so many columns, so much of them.
+#: Sources are shown from this list width on, at most this wide.
 _SOURCES_FROM, _SOURCE = 60, 12
-_KEYS = "Enter resume  Esc clear, leave  Up/Down PgUp/PgDn move"
+_KEYS = "Enter resume  Esc clear/quit  Up/Down PgUp/PgDn move"
 
 
 class Listed(Protocol):
@@ -37,11 +37,11 @@ class Listed(Protocol):
 
     @property
     def pinned(self) -> bool:
-        """Whether it is never pruned."""
+        """Whether it is protected from pruning."""
 
 
 class Layout(NamedTuple):
-    """How a window is shared out."""
+    """How a window is divided."""
 
     columns: int
     #: Lines of the list, and columns.
@@ -62,7 +62,7 @@ Piece = tuple[str, str]
 
 
 def layout(columns: int, lines: int) -> Layout:
-    """Return how a window of this size is shared out."""
+    """Return how a window of this size is divided."""
     body = lines - 3
     if columns >= _BESIDE_FROM:
         left = columns // 2
@@ -84,7 +84,10 @@ def picker_lines(
     style: Style,
     more: bool = False,
 ) -> list[list[Piece]]:
-    """Return the lines of the screen; *listed* are all rows taken so far, *more* may come."""
+    """Return the lines of the screen.
+
+    *listed* are the rows loaded so far; with *more*, others may follow.
+    """
     count = f"{len(listed)}{'+' if more else ''}"
     heading = f"Search: {one_line(text) if text else ''}"
     room = size.columns - len(count) - 1

@@ -1,7 +1,6 @@
-"""One message that a search found, for reading: where it is, what it says, what stands around it.
+"""Search results as lines of text: each hit with its context, and a report on the search.
 
-Matches are coloured on a terminal that has colours, and stand between ``>>>`` and ``<<<`` on
-everything else.
+Matches are coloured on a terminal with colours, and marked with ``>>>`` and ``<<<`` elsewhere.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchAnswer
 from hermes_sessions.storage.search.executor import RANKED
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS
 
-# How the hits of a search came about, in a few words.
-
-#: What people call the filters; others have names that can be shown.
+#: Display names of filters; others are shown as they are.
 _FILTERS = {
     "sources": "source",
     "roles": "role",
@@ -39,7 +36,7 @@ _FILTERS = {
 
 
 def search_report_lines(answer: SearchAnswer, style: Style) -> list[str]:
-    """Return the account of an answer, laid out for the width there is."""
+    """Return the report of a search, wrapped to the available width."""
     text = " ".join(_sentences(answer))
     return wrap(text, max(style.width, 16)) if style.width else [text]
 
@@ -48,18 +45,18 @@ def _sentences(answer: SearchAnswer) -> Iterator[str]:
     account = answer.account
     yield _count(len(answer.hits), account)
     if account.step not in (AS_ASKED, INSIDE_WORDS):
-        # The finder has a note about looking inside words.
-        yield f"Nothing matched as asked; found by: {account.step}."
-    if account.repairs:
-        yield f"Query adjusted: {one_line('; '.join(account.repairs))}."
+        # For matches inside words, the search adds a note of its own.
+        yield f"Nothing matched exactly; relaxed to: {account.step}."
+    for repair in map(one_line, account.repairs):
+        yield f"{repair[:1].upper()}{repair[1:]}."
     if account.removed:
         removed = [_removed(name, number, account) for name, number in account.removed.items()]
-        yield f"Filters left out: {', '.join(removed)}."
+        yield f"Filtered out: {', '.join(removed)}."
     yield from map(one_line, account.notes)
     if account.total > account.ranked >= RANKED and answer.hits:
-        yield f"The newest {account.ranked:,} are ranked, the others follow by time."
+        yield f"The newest {account.ranked:,} are ranked by relevance; the others follow by time."
     if not account.complete and account.not_indexed:
-        yield "To index them now: hermes sessions optimize"
+        yield "To index them now, run: hermes sessions optimize"
 
 
 def _count(shown: int, account: SearchReport) -> str:
@@ -83,20 +80,20 @@ def _removed(name: str, number: int, account: SearchReport) -> str:
 Record = Mapping[str, Any]
 
 _INDENT = "  "
-#: Stands before what was found; its neighbours are indented.
+#: Marks the hit; its neighbours are indented.
 _POINTER = "> "
-#: Columns of a neighbour's line where the layout has no width.
+#: The width of a neighbour's line where the layout has no width.
 _NEIGHBOUR = 110
 _AT_LEAST = 16
-# The nearest opening counts: text may have the marks of its own, as a Python prompt does.
+# The nearest opening mark counts: the text may contain such marks itself, as Python prompts do.
 _MARKED = re.compile(">>>((?:(?!>>>).)*?)<<<")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitContext:
-    """What is shown with a hit."""
+    """What is shown around a hit."""
 
-    #: What the session is called: its title, or a preview.
+    #: The session's title, or a preview.
     name: str
     before: Record | None = None
     after: Record | None = None
@@ -109,7 +106,7 @@ class _Paint(NamedTuple):
 
 
 def hit_lines(hit: Hit, hit_context: HitContext, *, now: float, style: Style) -> list[str]:
-    """Return the lines that show one hit, the command that opens it last."""
+    """Return the lines of one hit, ending with the command that opens it."""
     name = one_line(hit_context.name) or style.nothing
     lines = [style.bold(cut(name, style.width, style.ellipsis) if style.width else name)]
     lines += [_INDENT + style.dim(line) for line in _facts(hit, now, style)]
@@ -118,13 +115,13 @@ def hit_lines(hit: Hit, hit_context: HitContext, *, now: float, style: Style) ->
     lines += _match(hit, style)
     if hit_context.after is not None:
         lines.append(_neighbour(hit_context.after, style))
-    # It stays whole, whatever the window does to it: it is there to be copied.
+    # The command is never wrapped, so that it can be copied.
     opening = command_on("show", hit.session_id, options=("--around", str(hit.id)))
     return [*lines, _INDENT + style.dim(opening)]
 
 
 def _facts(hit: Hit, now: float, style: Style) -> Iterator[str]:
-    """Yield when and where, in as few lines as fit."""
+    """Yield the time and place, in as few lines as fit."""
     facts = [
         moment(hit.timestamp, now),
         one_line(hit.source),
@@ -170,7 +167,7 @@ def _match(hit: Hit, style: Style) -> list[str]:
 
 
 def _painted(text: str, paints: list[_Paint], columns: int | None) -> Iterator[str]:
-    """Yield the text in lines of so many columns, painted; a match may go on in the next line."""
+    """Yield the text wrapped to *columns* and painted; a match may span lines."""
     end = 0
     for line in wrap(text, columns) if columns else [text]:
         start = text.index(line, end)

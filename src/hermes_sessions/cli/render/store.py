@@ -1,4 +1,4 @@
-"""Totals of the store, for people."""
+"""Statistics, space and status of a store as lines of text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from hermes_sessions.cli.render.costs import dollars
 from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 
-# What takes up space, for people.
-
-#: How many tables and indexes are listed; --json has them all.
+#: How many tables and indexes are listed; --json lists all.
 _LISTED = 10
 
 
 def space_lines(space: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that show what `SessionDB.get_space` found."""
     measured = counted(space["text_messages"], "message")
-    only = "" if space["text_complete"] else f", the text of the newest {measured} alone"
+    only = "" if space["text_complete"] else f" (text of the newest {measured} only)"
     for name, label in (("classes", "By class"), ("sources", "By source")):
         if space[name]:
             yield f"{label}{only}:"
@@ -29,14 +27,14 @@ def space_lines(space: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {one_line(key)}: {size(facts['text_bytes'])} ({number}, {messages})"
     yield from _parts(space)
     if space["free_bytes"]:
-        yield f"Free: {size(space['free_bytes'])} (to give it back: hermes sessions optimize)"
+        yield f"Free: {size(space['free_bytes'])} (to reclaim it, run: hermes sessions optimize)"
     if space["log_bytes"]:
         yield f"Log: {size(space['log_bytes'])}"
     if space["uncounted_bytes"]:
-        yield f"In use by what was not looked at: {size(space['uncounted_bytes'])}"
+        yield f"Not measured: {size(space['uncounted_bytes'])}"
     if not space["complete"]:
         yield (
-            "There was no time for everything; to look at it all: "
+            "The time limit was reached. To measure everything, run: "
             "hermes sessions stats --space --full"
         )
 
@@ -53,9 +51,6 @@ def _parts(space: Mapping[str, Any]) -> Iterator[str]:
         if len(parts) > _LISTED:
             rest = sum(list(parts.values())[_LISTED:])
             yield f"  {len(parts) - _LISTED} others: {size(rest)}"
-
-
-# A store, for those who look after it.
 
 
 _VERSIONS = ("server_version", "sqlite_version")
@@ -77,22 +72,24 @@ def database_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"Search index: {'complete' if index['complete'] else waiting}"
     if "max_connections" in details:
         number = f"{details['connections']} open, " if "connections" in details else ""
-        yield f"Connections: {number}{details['max_connections']} at most"
+        yield f"Connections: {number}at most {details['max_connections']}"
     yield f"Schema: {_schema(document['schema'])}"
 
 
 def _beside(document: Mapping[str, Any]) -> str:
     parts = [f"{document['archived']} archived"] if document["archived"] else []
     if document["trashed"]:
-        parts.append(f"{document['trashed']} in the trash beside them")
+        parts.append(f"{document['trashed']} in the trash")
     return f" ({', '.join(parts)})" if parts else ""
 
 
 def _schema(schema: Mapping[str, Any]) -> str:
     if schema["waiting"]:
-        return f"waiting: {', '.join(schema['waiting'])} (hermes sessiondb upgrade)"
+        return f"pending: {', '.join(schema['waiting'])} (run: hermes sessiondb upgrade)"
     if schema["finishing"]:
-        return f"to finish: {', '.join(schema['finishing'])} (hermes sessiondb upgrade --finish)"
+        return (
+            f"to finish: {', '.join(schema['finishing'])} (run: hermes sessiondb upgrade --finish)"
+        )
     return f"up to date ({schema['taken'][-1]})" if schema["taken"] else "up to date"
 
 
@@ -136,7 +133,7 @@ def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
 
 def sizes_lines(sizes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that show what `SessionDB.get_sizes` measured."""
-    yield f"Text of messages: {size(sizes['text_bytes'])}"
+    yield f"Message text: {size(sizes['text_bytes'])}"
     for name, label in (("sources", "from"), ("roles", "by")):
         for key, number in sizes[name].items():
             yield f"  {label} {one_line(key)}: {size(number)}"
@@ -148,7 +145,7 @@ def sizes_lines(sizes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def used_by_all(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return calls, tokens and cost of everything that `SessionDB.get_insights` reports on."""
+    """Return the total calls, tokens and cost of a report of `SessionDB.get_insights`."""
     return {name: report["overview"][name] for name in _USED}
 
 
@@ -159,7 +156,7 @@ def usage_lines(used: Mapping[str, Any]) -> Iterator[str]:
         for kind in ("input", "output", "cache_read", "cache_write")
         if used[f"{kind}_tokens"]
     ]
-    yield f"Calls of models: {used['api_call_count']}"
+    yield f"Model calls: {used['api_call_count']}"
     yield f"Tokens: {used['total_tokens']:,}" + (f" ({', '.join(kinds)})" if kinds else "")
     if used["cost_usd"] is None:
         yield "Cost: unknown"
@@ -171,6 +168,6 @@ def usage_lines(used: Mapping[str, Any]) -> Iterator[str]:
 def _state(index: Mapping[str, Any]) -> str:
     if index["complete"]:
         return "complete"
-    # What is not complete without a message that waits lacks titles.
+    # An incomplete index without pending messages lacks titles.
     waiting = counted(index["pending"], "message") if index["pending"] else "titles"
-    return f"{waiting} waiting (to index now: hermes sessions optimize)"
+    return f"{waiting} waiting (to index now, run: hermes sessions optimize)"

@@ -20,48 +20,48 @@ Record = Mapping[str, Any]
 _sessions_argument = click.argument("references", metavar="ID...", nargs=-1, required=True)
 
 
-@click.command(short_help="Take sessions out of the list; nothing is deleted.")
+@click.command(short_help="Hide sessions from the list without deleting them.")
 @_sessions_argument
 @pass_console
 def archive(console: Console, *, references: tuple[str, ...]) -> None:
-    """Take sessions out of the list; nothing is deleted, and search finds them.
+    """Hide sessions from the list without deleting them; search still finds them.
 
-    A conversation that was continued under new ids is archived as a whole. "hermes sessions list
-    --archived" shows what is archived. Nothing is changed when any ID is unknown.
+    A conversation that was continued under new ids is archived as a whole. If any ID is unknown,
+    nothing is changed. To see archived sessions, run: hermes sessions list --archived
     """
     _mark(console, references, "Archived", SessionDB.set_session_archived, wanted=True)
 
 
-@click.command(short_help="Put archived sessions back into the list.")
+@click.command(short_help="Show archived sessions in the list again.")
 @_sessions_argument
 @pass_console
 def unarchive(console: Console, *, references: tuple[str, ...]) -> None:
-    """Put archived sessions back into the list.
+    """Show archived sessions in the list again.
 
-    Nothing is changed when any ID is unknown.
+    If any ID is unknown, nothing is changed.
     """
     _mark(console, references, "Unarchived", SessionDB.set_session_archived, wanted=False)
 
 
-@click.command(short_help="Keep sessions from ever being pruned.")
+@click.command(short_help="Protect sessions from pruning.")
 @_sessions_argument
 @pass_console
 def pin(console: Console, *, references: tuple[str, ...]) -> None:
-    """Keep sessions from ever being pruned.
+    """Protect sessions, and the rest of their conversation, from pruning.
 
-    What belongs to the same conversation stays with them. "hermes sessions list --pinned" shows
-    what is pinned. Nothing is changed when any ID is unknown.
+    If any ID is unknown, nothing is changed. To see pinned sessions, run:
+    hermes sessions list --pinned
     """
     _mark(console, references, "Pinned", SessionDB.set_session_pinned, wanted=True)
 
 
-@click.command(short_help="Let pinned sessions be pruned again.")
+@click.command(short_help="Allow pinned sessions to be pruned again.")
 @_sessions_argument
 @pass_console
 def unpin(console: Console, *, references: tuple[str, ...]) -> None:
-    """Let pinned sessions be pruned again.
+    """Allow pinned sessions to be pruned again.
 
-    Nothing is changed when any ID is unknown.
+    If any ID is unknown, nothing is changed.
     """
     _mark(console, references, "Unpinned", SessionDB.set_session_pinned, wanted=False)
 
@@ -79,7 +79,7 @@ def _mark(
         sessions = list({session["id"]: session for session in found}.values())
         for session in sessions:
             if not verb(db, session["id"], wanted):
-                raise NotFound(f"Session {session['id']} was deleted meanwhile.")
+                raise NotFound(f"Session {session['id']} has just been deleted.")
     if console.as_json:
         console.print_json({done.lower(): [session["id"] for session in sessions]})
         return

@@ -31,23 +31,25 @@ from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 
+#: How many messages the preview shows.
 _PREVIEWED = 6
+#: The exit code of a user who quits without choosing.
 _LEFT = 1
 
 
 class BrowseError(HermesSessionsError):
-    """There is no terminal to browse on, or what draws on it is not installed."""
+    """There is no terminal to browse on, or prompt_toolkit is not installed."""
 
 
-@click.command(short_help="Find a session as you type, and resume it.")
+@click.command(short_help="Search sessions as you type, and resume one.")
 @source_option
 @pass_console
 def browse(console: Console, *, source: str | None) -> None:
-    """Find a session as you type, look at it, and resume it.
+    """Search sessions as you type, preview them, and resume one.
 
-    Typing searches titles and texts. Up and Down move, Enter resumes the session (with --json it
-    prints the command that does), Esc clears the search, and leaves when it is empty; so does q.
-    Leaving without a choice exits with 1.
+    Typing searches titles and messages. Up and Down move; Enter resumes the session, or with
+    --json prints the command that does; Esc clears the search, and quits if it is empty; q quits
+    if nothing was typed. Exits with 1 if you quit without choosing.
     """
     _require_terminal()
     try:
@@ -56,8 +58,8 @@ def browse(console: Console, *, source: str | None) -> None:
         if (error.name or "").partition(".")[0] != "prompt_toolkit":
             raise
         raise BrowseError(
-            "Browsing needs prompt_toolkit. Install it with: pip install 'hermes-sessions[chat]'. "
-            "Without it, use: hermes sessions list, hermes sessions search"
+            "Browsing needs prompt_toolkit. Use hermes sessions list or search instead, or install "
+            "it: pip install 'hermes-sessions[chat]'"
         ) from error
     with open_for_searching(console) as db:
         picker = Picker(partial(rows_for, db, source=source, hidden=HIDDEN_SOURCES))
@@ -69,7 +71,7 @@ def browse(console: Console, *, source: str | None) -> None:
 
 
 def _open(console: Console, session_id: str) -> None:
-    """Resume the session; with ``--json`` say how."""
+    """Resume the session, or with ``--json`` print the command that does."""
     if console.as_json:
         console.print_json({"id": session_id, "command": resume_line("--resume", session_id)})
         return
@@ -84,8 +86,8 @@ def _require_terminal() -> None:
     size = os.get_terminal_size(sys.stdout.fileno())
     if 0 < size.columns < LEAST_COLUMNS or 0 < size.lines < LEAST_LINES:
         raise BrowseError(
-            f"The window is too small for browsing: {LEAST_COLUMNS} columns and {LEAST_LINES} "
-            f"lines at least."
+            f"The window is too small for browsing: it needs at least {LEAST_COLUMNS} columns and "
+            f"{LEAST_LINES} lines."
         )
 
 
@@ -125,7 +127,7 @@ class Screen:
         style = Style(ascii_only=self._ascii_only, width=columns)
         session = self._db.get_session(session_id)
         if session is None or row is None:
-            return ["This session was deleted meanwhile."]
+            return ["This session has just been deleted."]
         facts = [
             one_line(row.source),
             one_line(session["model"] or ""),
@@ -137,11 +139,11 @@ class Screen:
             *wrap(style.separator.join(fact for fact in facts if fact), columns),
             one_line(session_id),
             "",
-            *self._said(row, session["message_count"] or 0, style),
+            *self._messages(row, session["message_count"] or 0, style),
         ]
 
-    def _said(self, row: Row, stored: int, style: Style) -> list[str]:
-        """Return where the search found something, or else the last messages."""
+    def _messages(self, row: Row, stored: int, style: Style) -> list[str]:
+        """Return the hit of the search, or without one the last messages."""
         if row.hit is not None:
             found = hit_lines(row.hit, HitContext(name=row.name), now=self._now, style=style)
             # Name, time and place are on the screen already, and the command is Enter.

@@ -1,4 +1,4 @@
-"""What keys do: the text that is searched for, the list, and the row that is chosen."""
+"""The picker's state: the search text, the list of sessions, and the selected row."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import SearchConditions
 
-# The sessions that a text finds, page by page: nobody loads what nobody scrolls to.
-
-
 Record = Mapping[str, Any]
 
-
+#: Rows are loaded in pages, so that only what the user scrolls to is read.
 _PAGE = 50
-#: Shorter beginnings of ids say nothing: all of them begin with a year.
+#: Shorter beginnings of ids match nearly all of them: they start with a year.
 _ID_AT_LEAST = 5
-
-
+#: How many sessions are found by title and by id.
 _BY_NAME = 20
 
 
@@ -33,21 +29,21 @@ class Row(NamedTuple):
     source: str
     last_active: float | None
     pinned: bool = False
-    #: What was found in it, when a text was searched for.
+    #: Where the search found its text in this session.
     hit: Hit | None = None
 
 
 def rows_for(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]) -> Iterator[Row]:
-    """Yield the sessions that *text* finds, best first, or all of them, newest activity first.
+    """Yield the sessions that match *text*, best first, or all, most recently active first.
 
-    Titles and ids that begin with the text come first, then what its words find. The last word may
-    be unfinished. Sources in *hidden* are left out unless *source* asks for one.
+    Sessions whose title or id starts with the text come first, then those found by a search for its
+    words; the last word may be incomplete. Sources in *hidden* are skipped unless *source* is one.
     """
     wanted = text.strip()
     found = _found(db, wanted, source, hidden) if wanted else _latest(db, source, hidden)
     seen: set[str] = set()
     for row in found:
-        # A session that was used meanwhile may come up on two pages.
+        # A session that is used while we read may appear on two pages.
         if row.id not in seen:
             seen.add(row.id)
             yield row
@@ -77,7 +73,7 @@ def _found(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]) 
     conditions = SearchConditions(
         sources=(source,) if source else None, exclude_sources=() if source else tuple(hidden)
     )
-    # A word that is still being typed is the beginning of one.
+    # The last word may still be incomplete.
     query = f"{text}*" if text[-1].isalnum() else text
     cursor: str | None = None
     while True:
@@ -113,14 +109,14 @@ def _row_of_hit(db: SessionDB, hit: Hit) -> Row:
     )
 
 
-#: Returns the rows that a text finds; they are taken as they are needed.
+#: Returns the rows that match a text, lazily.
 Find = Callable[[str], Iterator[Row]]
-#: So many rows beyond those that were looked at are kept ready.
+#: How many rows are loaded ahead of the selected one.
 _AHEAD: Final = 50
 
 
 class Picker:
-    """The state of the list; the terminal shows it and tells it which key was pressed."""
+    """The state of the list; the terminal shows it and reports key presses to it."""
 
     def __init__(self, find: Find, *, page: int = 10) -> None:
         self._find = find
@@ -129,7 +125,7 @@ class Picker:
         self.text = ""
         self.rows: list[Row] = []
         self.selected = 0
-        #: Whether somebody left without choosing.
+        #: Whether the user quit without choosing.
         self.left = False
         self._search()
 
@@ -140,37 +136,37 @@ class Picker:
 
     @property
     def has_more(self) -> bool:
-        """Whether the list may go on behind the rows taken so far."""
+        """Whether more rows may follow those loaded so far."""
         return self._has_more
 
     def type(self, text: str) -> None:
-        """Search for more; a ``q`` leaves while nothing was typed."""
+        """Add *text* to the search; ``q`` quits while the search is empty."""
         if text == "q" and not self.text:
             self.leave()
         elif text.isprintable():
             self._change(self.text + text)
 
     def erase(self) -> None:
-        """Take the last character back."""
+        """Delete the last character."""
         self._change(self.text[:-1])
 
     def clear(self) -> None:
-        """Take back all that was typed."""
+        """Clear the search."""
         self._change("")
 
     def escape(self) -> None:
-        """Clear the search; with nothing to clear, leave."""
+        """Clear the search, or quit if it is empty."""
         if self.text:
             self.clear()
         else:
             self.leave()
 
     def leave(self) -> None:
-        """Choose nothing."""
+        """Quit without choosing."""
         self.left = True
 
     def move(self, steps: int) -> None:
-        """Go down, or up with a negative number; one step beyond an end leads to the other."""
+        """Move down, or up with a negative number; a single step wraps around at the ends."""
         if not self.rows:
             return
         wanted = self.selected + steps
@@ -182,11 +178,11 @@ class Picker:
             self.selected = min(max(wanted, 0), last)
 
     def first(self) -> None:
-        """Go to the first row."""
+        """Select the first row."""
         self.selected = 0
 
     def last(self) -> None:
-        """Go to the last of the rows taken so far."""
+        """Select the last row loaded so far."""
         self.selected = max(len(self.rows) - 1, 0)
 
     def _change(self, text: str) -> None:

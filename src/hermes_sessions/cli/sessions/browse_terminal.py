@@ -15,15 +15,15 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from hermes_sessions.cli.render.picker import LEAST_COLUMNS, LEAST_LINES, Piece
 from hermes_sessions.cli.sessions.browse_picker import Picker
 
-#: Seconds after which an Esc is one, and not the beginning of an arrow key.
+#: Seconds after which an Esc is not the beginning of an arrow key.
 _ESCAPE_WAITS = 0.05
 
-#: Returns the lines of the screen for a window of so many columns and lines.
+#: Returns the screen's lines for a number of columns and lines.
 Draw = Callable[[int, int], list[list[Piece]]]
 
 
 def pick(picker: Picker, draw: Draw, *, colour: bool) -> str | None:
-    """Let somebody choose, and return the session's id; None when they leave.
+    """Let the user choose a session and return its id; None if they quit.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
@@ -32,7 +32,7 @@ def pick(picker: Picker, draw: Draw, *, colour: bool) -> str | None:
     def fragments() -> StyleAndTextTuples:
         size: Size = app.output.get_size()
         if size.columns < LEAST_COLUMNS or size.rows < LEAST_LINES:
-            return [("", f"The window is too small ({LEAST_COLUMNS}x{LEAST_LINES} at least).")]
+            return [("", f"The window is too small (at least {LEAST_COLUMNS}x{LEAST_LINES}).")]
         shown: StyleAndTextTuples = []
         for line in draw(size.columns, size.rows):
             shown += [(look if colour or look == "reverse" else "", text) for look, text in line]
@@ -74,7 +74,7 @@ def _keys(picker: Picker) -> KeyBindings:
 
 
 def _actions(picker: Picker) -> dict[str, Callable[[], None]]:
-    """Return what the keys do that move or change something."""
+    """Return the actions of the keys that move or edit."""
     return {
         "up c-p": lambda: picker.move(-1),
         "down c-n": lambda: picker.move(1),

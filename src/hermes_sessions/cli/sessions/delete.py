@@ -1,4 +1,4 @@
-"""``hermes sessions delete``, and what it shares with ``prune``."""
+"""``hermes sessions delete``, and what it shares with ``prune``, ``trash`` and ``forget``."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = Mapping[str, Any]
 
-#: How many ids the command that undoes it is shown with.
+#: The undo command is printed with at most this many ids.
 _IDS_SHOWN = 3
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would go and why, and change nothing."
+    "--dry-run", is_flag=True, help="Show what would be deleted and why; change nothing."
 )
 purge_option = click.option(
-    "--purge", is_flag=True, help="Delete for good at once, past the trash."
+    "--purge", is_flag=True, help="Delete permanently, bypassing the trash."
 )
 
 
 @click.command(short_help="Move sessions to the trash.")
 @click.argument("references", metavar="ID...", nargs=-1, required=True)
 @click.option(
-    "--only", is_flag=True, help="Only the sessions named, not the other parts of the conversation."
+    "--only", is_flag=True, help="Delete only the named sessions, not the rest of the conversation."
 )
 @dry_run_option
 @purge_option
@@ -57,9 +57,8 @@ def delete(
 ) -> None:
     """Move sessions to the trash, after a confirmation.
 
-    A conversation that was continued under new ids is deleted as a whole, as it is one line of the
-    list; so are the subagents it started. Branches stay. Nothing is deleted when any ID is
-    unknown.
+    A conversation that was continued under new ids is deleted as a whole, together with the
+    subagents it started; branches stay. If any ID is unknown, nothing is deleted.
     """
     opened = open_for_reading if dry_run else open_for_writing
     with opened(console) as db:
@@ -85,7 +84,7 @@ def delete(
 def measured(
     db: SessionDB, sessions: Sequence[Record], reason: Callable[[Record], str]
 ) -> list[DeletionCandidate]:
-    """Return *sessions* as what is to go, with their sizes and the *reason* of each."""
+    """Return *sessions* as deletion candidates, each with its size and *reason*."""
     sizes = db.measure_sessions(session["id"] for session in sessions)
     return [
         DeletionCandidate(session, reason(session), sizes[session["id"]]) for session in sessions
@@ -93,22 +92,25 @@ def measured(
 
 
 def explain(console: Console, deletions: Sequence[DeletionCandidate], *, purge: bool) -> None:
-    """Print what would go, and why."""
+    """Print what would be deleted, and why."""
     if console.as_json:
         console.print_json(deletions_document(deletions, purge=purge))
         return
-    fate = "be deleted for good" if purge else "move to the trash"
     console.print([*deletion_lines(deletions, console.style), ""])
-    console.print(f"{amount(deletions)} would {fate}. Nothing was changed.")
+    what = amount(deletions)
+    would = f"Would delete {what} permanently" if purge else f"Would move {what} to the trash"
+    console.print(f"{would}. Nothing was changed.")
 
 
 def confirm_removal(
     console: Console, deletions: Sequence[DeletionCandidate], *, purge: bool
 ) -> None:
-    """Ask whether these sessions should go; end the command with exit code 1 unless they should."""
+    """Ask whether to delete these sessions; exit with 1 unless the answer is yes."""
     what = amount(deletions)
     question = (
-        f"Delete {what} for good? This cannot be undone." if purge else f"Move {what} to the trash?"
+        f"Delete {what} permanently? This cannot be undone."
+        if purge
+        else f"Move {what} to the trash?"
     )
     if not console.confirm(question):
         console.tell("Cancelled; nothing was changed.")
@@ -123,13 +125,13 @@ def report_removal(
     purged: bool,
     undo: Sequence[str] = (),
 ) -> None:
-    """Print what was removed; *undo* are ids whose restoring brings all of it back."""
+    """Print what was deleted; restoring the ids in *undo* brings all of it back."""
     if console.as_json:
         console.print_json({"deleted": list(session_ids), "messages": messages, "purged": purged})
         return
     what = f"{counted(len(session_ids), 'session')} ({counted(messages, 'message')})"
     if purged:
-        console.print(f"Deleted {what} for good.")
+        console.print(f"Deleted {what} permanently.")
     else:
         many = len(undo) > _IDS_SHOWN
         undoing = "hermes sessions restore ID..." if many else command_on("restore", *undo)
@@ -138,9 +140,7 @@ def report_removal(
 
 @contextmanager
 def leaving_no_trace(console: Console, db: SessionDB) -> Iterator[None]:
-    """Let nothing be readable any more of what is deleted in the block, and say where something may
-    be for a while.
-    """
+    """Overwrite what the block deletes, and print where some of it may stay readable."""
     from hermes_sessions.storage.care.erasure.row_removal import scrub
 
     with db.provider.leaving_no_trace():
@@ -148,8 +148,8 @@ def leaving_no_trace(console: Console, db: SessionDB) -> Iterator[None]:
     for step in scrub(db.store):
         if step.status == "pending":
             console.tell(
-                f"In the {step.place}, something of it may still be readable: {step.why} "
-                f"Try later: hermes sessions trash --empty"
+                f"Some deleted data may still be readable in the {step.place}: {step.why} "
+                f"Try again later: hermes sessions trash --empty"
             )
 
 
@@ -158,11 +158,11 @@ def _reason(session: Record, named: Container[str]) -> str:
         return "named"
     if session["edge_kind"] == SUBAGENT:
         return f"subagent of {session['parent_session_id']}"
-    return "another part of the same conversation"
+    return "part of the same conversation"
 
 
 def _with_parts(db: SessionDB, session: Record, *, only: bool) -> list[Record]:
-    """Return the sessions that go with *session*: its chain, and subagents of any of them."""
+    """Return the sessions deleted with *session*: its chain, and their subagents."""
     family = db.list_conversation(session["id"])
     going = {session["id"]} if only else set(db.get_compression_lineage(session["id"]))
     going.add(session["id"])

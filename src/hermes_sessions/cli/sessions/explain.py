@@ -16,15 +16,15 @@ from hermes_sessions.storage.sessiondb import SessionDB
 _SHOWN = 10
 
 
-@click.command(short_help="Say why a conversation is in the session it is in.")
+@click.command(short_help="Explain why a conversation uses its current session.")
 @click.argument("reference", metavar="ID|KEY...", nargs=-1, required=True)
 @pass_console
 def explain(console: Console, *, reference: tuple[str, ...]) -> None:
-    """Say why a conversation of a messenger is in the session it is in.
+    """Explain why a messenger conversation uses its current session.
 
-    Every time it got another session, was stopped, or was interrupted: what happened, when and why.
-    KEY is the key of a conversation, such as agent:main:telegram:dm:12345, or its beginning; ID is
-    a session that the conversation is or was in, the beginning of its id, or its title.
+    Lists every time the conversation got another session, was stopped, or was interrupted: what
+    happened, when and why. KEY is the key of a conversation, such as agent:main:telegram:dm:12345,
+    or its beginning; ID is a session that it uses or used: an id, its beginning, or a title.
     """
     with open_for_reading(console) as db:
         found = _found(db, " ".join(reference))
@@ -48,14 +48,14 @@ def _found(db: SessionDB, reference: str) -> list[LaneExplanation]:
         found = find_lanes(db.store, session_id, _SHOWN + 1)
         if not found.explanations:
             raise NotFound(
-                f"Session {session_id} is no conversation of a messenger: nothing ever moved it. "
-                f"See: hermes sessions show {session_id}"
+                f"Session {session_id} does not belong to a messenger conversation. "
+                f"To see it, run: hermes sessions show {session_id}"
             )
     if len(found.explanations) > 1 and not found.is_exact:
         keys = [f"  {one.lane.session_key}" for one in found.explanations[:_SHOWN]]
         if len(found.explanations) > _SHOWN:
             keys.append("  ... and more")
         raise InvalidInput(
-            "\n".join([f"{reference!r} is the beginning of several. Give more of it:", *keys])
+            "\n".join([f"{reference!r} matches several conversations. Use more of the key:", *keys])
         )
     return found.explanations

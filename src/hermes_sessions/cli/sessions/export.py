@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
-#: Hits that are looked at together.
+#: Hits read at a time.
 _PAGE = 200
 
 
 class _Tally:
-    """Counts what passes by on its way to the file."""
+    """Counts the sessions and messages that are written."""
 
     def __init__(self, progress: Progress) -> None:
         self.sessions = 0
@@ -46,39 +46,39 @@ class _Tally:
             self._progress.advance()
 
 
-@click.command(short_help="Write sessions to a file: JSONL, Markdown or HTML.")
+@click.command(short_help="Export sessions as JSONL, Markdown or HTML.")
 @click.argument("target", metavar="FILE")
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMS)),
-    help="jsonl, md or html; unless given, as the name of FILE ends, else jsonl.",
+    help="The format; by default that of FILE's extension, else jsonl.",
 )
 @click.option(
     "--redact",
     is_flag=True,
-    help="Replace API keys, tokens, passwords, e-mail addresses and names of home directories.",
+    help="Redact API keys, tokens, passwords, e-mail addresses and home directory names.",
 )
 @click.option(
     "--query",
     metavar="QUERY",
-    help="Only sessions in which this is found, as asked; written as for search.",
+    help="Only sessions that match this search query; it is not relaxed.",
 )
 @source_option
 @click.option(
-    "--since", metavar="WHEN", help="Only sessions active from this time on: 2026-05-01, 7d."
+    "--since", metavar="WHEN", help="Only sessions active at or after this time: 2026-05-01, 7d."
 )
 @click.option("--until", metavar="WHEN", help="Only sessions last active before this time.")
-@click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
+@click.option("--title", metavar="TEXT", help="Only sessions whose title contains TEXT.")
 @click.option("--user", metavar="ID", help="Only sessions of this user.")
 @click.option(
     "--session-id",
     "references",
     metavar="ID",
     multiple=True,
-    help="Only this session: an id, the beginning of one, or a title. Can be repeated.",
+    help="Only this session: an id, its beginning, or a title. Can be repeated.",
 )
-@click.option("--force", is_flag=True, help="Replace FILE when it exists.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @pass_console
 def export(
     console: Console,
@@ -91,11 +91,11 @@ def export(
     force: bool,
     **filters: Any,
 ) -> None:
-    """Write sessions with all their messages to FILE.
+    """Export sessions with all their messages to FILE.
 
-    FILE appears when it is complete. "-" is standard output. JSONL has one session per line, and
+    FILE is written atomically; "-" is standard output. JSONL has one session per line, and
     "hermes sessions import" reads it back without loss; Markdown and HTML are for reading and
-    sharing. Archived sessions are included, those in the trash are not.
+    sharing. Archived sessions are included, sessions in the trash are not.
     """
     limits = {"query": query, **filters}
     given = next((name for name, value in limits.items() if value), None)
@@ -104,7 +104,7 @@ def export(
             f"--{given} and --session-id cannot be combined.", click.get_current_context()
         )
     if target != STANDARD_STREAM and is_file_of_store(target):
-        raise FileRefused(f"{target} belongs to the store itself. Choose another name.")
+        raise FileRefused(f"{target} is part of the store. Choose another file name.")
     redactor = _redactor() if redact else None
     with open_for_reading(console) if query is None else open_for_searching(console) as db:
         ids = [find_session(db, reference)["id"] for reference in references]
@@ -128,7 +128,7 @@ def export(
 
 
 def _redactor() -> Redactor:
-    from hermes_sessions.text.redaction import Redactor  # not loaded at every export
+    from hermes_sessions.text.redaction import Redactor  # loaded only for --redact
 
     return Redactor()
 
@@ -147,13 +147,13 @@ def _filtered(
 
 
 def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any]) -> list[str]:
-    """Return the sessions in which the query is found, the latest first.
+    """Return the sessions that match the query, newest first.
 
-    Raises NotFound when there is none: an empty file would look like an export.
+    Raises:
+        NotFound: none matches; an empty file would look like a complete export.
     """
-    from hermes_sessions.text.query.filters import (
-        SearchConditions,
-    )  # an export without needs no search
+    # Loaded only for --query.
+    from hermes_sessions.text.query.filters import SearchConditions
 
     after, before = time_span(console, filters["since"], filters["until"])
     conditions = SearchConditions(
@@ -175,7 +175,7 @@ def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any])
     wanted = (filters["title"] or "").casefold()
     ids = [session_id for session_id, title in found.items() if wanted in title.casefold()]
     if not ids:
-        raise NotFound(f"Nothing is found by {query!r}, so nothing was written.")
+        raise NotFound(f"No session matches {query!r}; nothing was written.")
     return ids
 
 
@@ -183,7 +183,7 @@ def _named(db: SessionDB, ids: list[str]) -> Generator[Record, None, None]:
     for session_id in ids:
         record = db.export_session(session_id)
         if record is None:
-            raise NotFound(f"Session {session_id} was deleted meanwhile.")
+            raise NotFound(f"Session {session_id} has just been deleted.")
         yield record
 
 
@@ -197,4 +197,4 @@ def _report(console: Console, target: str, tally: _Tally, redactor: Redactor | N
     console.print(f"Exported {what} to {one_line(target)}")
     if redactor is not None:
         kinds = ", ".join(f"{number} {name}" for name, number in redactor.counts.items())
-        console.print(f"Redacted: {kinds or 'nothing was found'}. Read it before you share it.")
+        console.print(f"Redacted: {kinds or 'nothing'}. Review the file before you share it.")

@@ -1,8 +1,8 @@
-"""In which form sessions are written to a file."""
+"""The file formats of exported sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 Record = Mapping[str, Any]
@@ -10,41 +10,31 @@ Record = Mapping[str, Any]
 JSONL = "jsonl"
 MARKDOWN = "md"
 HTML = "html"
-#: The forms, and how names of files in them end.
+#: The formats, each with the file extensions that choose it.
 FORMS = {JSONL: (".jsonl",), MARKDOWN: (".md", ".markdown"), HTML: (".html", ".htm")}
 
 
 def form_of(target: str) -> str:
-    """Return the form that the name of a file stands for; JSONL when it stands for none."""
+    """Return the format for the extension of a file, JSONL for any other."""
     name = target.lower()
     return next((form for form, endings in FORMS.items() if name.endswith(endings)), JSONL)
 
 
 def write_as(form: str, records: Iterable[Record], file: BinaryIO) -> None:
-    """Write export records in one of the `FORMS`; one session is held at a time."""
+    """Write export records in one of the `FORMS`, holding one session in memory at a time."""
     if form == JSONL:
         from hermes_sessions.storage.jsonl import write_jsonl
 
         write_jsonl(records, file)
-    elif form == MARKDOWN:
-        from hermes_sessions.cli.render import export as md
+        return
+    from hermes_sessions.cli.render import export
 
-        _write(records, file, md.markdown_begin(), md.markdown_session, md.markdown_end())
+    if form == MARKDOWN:
+        begin, session, end = "", export.markdown_session, ""
     else:
-        from hermes_sessions.cli.render import export
-
-        _write(records, file, export.html_begin(), export.html_session, export.html_end())
-
-
-def _write(
-    records: Iterable[Record],
-    file: BinaryIO,
-    begin: str,
-    session: Callable[[Record], Iterator[str]],
-    end: str,
-) -> None:
+        begin, session, end = export.html_begin(), export.html_session, export.html_end()
     file.write(begin.encode())
     for record in records:
-        # Halves of surrogate pairs are no UTF-8.
+        # Lone surrogates cannot be encoded as UTF-8.
         file.writelines(piece.encode("utf-8", "replace") for piece in session(record))
     file.write(end.encode())

@@ -19,44 +19,46 @@ from hermes_sessions.storage.sessiondb import SessionDB
 _sessions_argument = click.argument("references", metavar="ID...", nargs=-1, required=True)
 
 
-@click.command(short_help="Let nothing delete a conversation.")
+@click.command(short_help="Protect conversations from any deletion.")
 @_sessions_argument
-@click.option("--reason", metavar="TEXT", required=True, help="Why; shown to whoever meets it.")
+@click.option(
+    "--reason", metavar="TEXT", required=True, help="Why it is on hold; shown with the hold."
+)
 @pass_console
 def hold(console: Console, *, references: tuple[str, ...], reason: str) -> None:
-    """Let nothing delete a conversation: no limit, no prune, and nobody by name.
+    """Protect conversations from any deletion: by retention limits, by prune, or by name.
 
-    A pin keeps a session from being pruned; a hold keeps it from everybody until it is lifted with
-    "hermes sessions unhold". Nothing is changed when any ID is unknown.
+    A pin only protects against pruning; a hold protects against every deletion until you lift it
+    with "hermes sessions unhold". If any ID is unknown, nothing is changed.
     """
     with open_for_writing(console) as db:
         sessions = _found(db, references)
         for session in sessions:
             if not db.hold_session(session["id"], reason):
-                raise NotFound(f"Session {session['id']} was deleted meanwhile.")
+                raise NotFound(f"Session {session['id']} has just been deleted.")
     _report(console, "held", "On hold", sessions)
 
 
-@click.command(short_help="Let a conversation be deleted again.")
+@click.command(short_help="Lift the holds on conversations.")
 @_sessions_argument
 @pass_console
 def unhold(console: Console, *, references: tuple[str, ...]) -> None:
     """Lift the holds on conversations.
 
-    Nothing is changed when any ID is unknown.
+    If any ID is unknown, nothing is changed.
     """
     with open_for_writing(console) as db:
         sessions = _found(db, references)
         lifted = [session for session in sessions if db.lift_hold(session["id"])]
     if not lifted and not console.as_json:
         console.print("Nothing was on hold.")
-    _report(console, "lifted", "Lifted", lifted)
+    _report(console, "lifted", "Hold lifted", lifted)
 
 
-@click.command(short_help="List what is on hold, and why.")
+@click.command(short_help="List the conversations on hold, and why.")
 @pass_console
 def holds(console: Console) -> None:
-    """List what is on hold, and why."""
+    """List the conversations on hold, and why."""
     with open_for_reading(console) as db:
         found = db.list_holds()
     if console.as_json:

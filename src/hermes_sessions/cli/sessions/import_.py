@@ -26,25 +26,24 @@ from hermes_sessions.storage.sqlite.hermes_database import (
 
 Record = Mapping[str, Any]
 
-#: How many lines of one kind are printed; --json has all of them.
+#: How many lines of one kind are printed; --json lists all.
 _SHOWN = 10
 
 
-@click.command("import", short_help="Read sessions from a file.")
+@click.command("import", short_help="Import sessions from a file.")
 @click.argument("source", metavar="FILE")
 @click.option(
     "--into",
     metavar="PATH",
-    help="The SQLite file to import into, made when it does not exist, instead of the store.",
+    help="Import into this SQLite file, created if missing, instead of the store.",
 )
 @pass_console
 def import_(console: Console, *, source: str, into: str | None) -> None:
-    """Read sessions from FILE into the store.
+    """Import sessions from FILE into the store.
 
-    FILE is a JSONL file that "hermes sessions export" wrote ("-" is standard input), or the
-    database of any Hermes version; it is only read. Importing a file again adds what is new and
-    changes nothing else. A session that is already stored with other content is left alone, and
-    the exit code is 1.
+    FILE is a JSONL file written by "hermes sessions export" ("-" is standard input), or the
+    database of any Hermes version; it is only read. Importing a file again only adds what is new.
+    A session that is already stored with different content is skipped, and the exit code is 1.
     """
     with rereadable_copy(source) as path:
         from_database = source != STANDARD_STREAM and is_database(path)
@@ -62,7 +61,7 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
         console.print(_summary(report, source, target))
     console.tell(_remarks(report))
     if target is not None and os.path.realpath(configured_file()) != os.path.realpath(target):
-        # A relative path would start at the home directory there.
+        # In config.yaml, a relative path would start at the home directory.
         place = one_line(os.path.abspath(target))  # noqa: PTH100 - links stay as they are
         console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {place}")
     if report["conflicts"] or report["errors"] or report.get("damage"):
@@ -89,7 +88,7 @@ def _summary(report: Record, source: str, target: Path | None) -> str:
     if report["extended"]:
         parts.append(f"extended {report['extended']}")
     if report["skipped"]:
-        parts.append(f"{report['skipped']} were already there")
+        parts.append(f"{report['skipped']} already stored")
     if report.get("topics"):
         parts.append(f"bound {counted(report['topics'], 'Telegram topic')}")
     return one_line(", ".join(parts) + ".")
@@ -121,8 +120,11 @@ def _remarks(report: Record) -> Iterator[str]:
     for reason, named in reasons.items():
         yield one_line(f"Not copied: {', '.join(named)}: {reason}")
     kinds: tuple[tuple[str, Sequence[str]], ...] = (
-        ("Left alone", [f"{c['id']}: {c['reason']}" for c in report["conflicts"]]),
-        ("Left out", [f"session number {e['index'] + 1}: {e['error']}" for e in report["errors"]]),
+        ("Skipped", [f"{c['id']}: {c['reason']}" for c in report["conflicts"]]),
+        (
+            "Not imported",
+            [f"session number {e['index'] + 1}: {e['error']}" for e in report["errors"]],
+        ),
         ("Damaged", report.get("damage", [])),
         ("Note", [f"{note['id']}: {note['note']}" for note in report["notes"]]),
     )
@@ -130,4 +132,4 @@ def _remarks(report: Record) -> Iterator[str]:
         for line in lines[:_SHOWN]:
             yield f"{label}: {one_line(line)}"
         if len(lines) > _SHOWN:
-            yield f"{label}: ... and {len(lines) - _SHOWN} more (--json has all)"
+            yield f"{label}: ... and {len(lines) - _SHOWN} more (--json lists all)"

@@ -11,12 +11,12 @@ from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, sessi
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.model.scope import Scope
 
-#: Sessions of integrations, which people ask for by name when they want to see them.
+#: Sessions of integrations are shown only when their source is asked for.
 HIDDEN_SOURCES = ("tool",)
 _ALL = -1
 
 
-@click.command("list", cls=QuickCommand, short_help="List sessions, newest activity first.")
+@click.command("list", cls=QuickCommand, short_help="List sessions, most recently active first.")
 @source_option
 @click.option(
     "--limit",
@@ -26,15 +26,15 @@ _ALL = -1
     show_default=True,
     help="How many sessions to show.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all sessions, whatever the limit.")
-@click.option("--by-start", is_flag=True, help="Newest start first instead of newest activity.")
-@click.option("--since", metavar="WHEN", help="Only what was active from this time on: 7d.")
-@click.option("--until", metavar="WHEN", help="Only what was last active before this time.")
+@click.option("--all", "everything", is_flag=True, help="Show all sessions, ignoring --limit.")
+@click.option("--by-start", is_flag=True, help="Sort by start time instead of last activity.")
+@click.option("--since", metavar="WHEN", help="Only sessions active at or after this time: 7d.")
+@click.option("--until", metavar="WHEN", help="Only sessions last active before this time.")
 @click.option("--user", metavar="ID", help="Only sessions of this user.")
-@click.option("--archived", is_flag=True, help="Show archived sessions instead of the others.")
-@click.option("--pinned", is_flag=True, help="Show only sessions that are pinned.")
+@click.option("--archived", is_flag=True, help="Show only archived sessions.")
+@click.option("--pinned", is_flag=True, help="Show only pinned sessions.")
 @click.option(
-    "--children", is_flag=True, help="Show subagents and earlier parts of conversations, too."
+    "--children", is_flag=True, help="Also show subagents and earlier parts of conversations."
 )
 @pass_console
 def list_sessions(
@@ -51,10 +51,10 @@ def list_sessions(
     pinned: bool,
     children: bool,
 ) -> None:
-    """List sessions, newest activity first.
+    """List sessions, most recently active first.
 
-    A conversation that was continued under new ids is one line. Sessions of source "tool" are
-    shown only with --source tool.
+    A conversation that was continued under new ids is one line. Sessions from the source "tool"
+    are shown only with --source tool.
     """
     after, before = time_span(console, since, until)
     with open_for_reading(console) as db:

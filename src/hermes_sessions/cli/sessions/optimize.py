@@ -10,14 +10,14 @@ from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.store import open_for_writing
 
 
-@click.command(short_help="Bring the search index up to date.")
-@click.option("--rebuild", is_flag=True, help="Make the index anew from the messages.")
+@click.command(short_help="Update the search index and free unused space.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the index from the messages.")
 @pass_console
 def optimize(console: Console, *, rebuild: bool) -> None:
-    """Bring the search index up to date, merge its pieces and give unused space back.
+    """Update the search index, merge its segments, and free unused space.
 
-    Works in short steps while other programs use the store. What an interrupted run has done stays
-    done. Searches answer meanwhile, and say so when they cannot see everything yet.
+    Works in short steps while other programs use the store, and keeps its progress when it is
+    interrupted. Searches keep working, and say so while they cannot see everything yet.
     """
     with open_for_writing(console) as db:
         with console.progress("Indexing", 0) as progress:
@@ -29,12 +29,12 @@ def optimize(console: Console, *, rebuild: bool) -> None:
         return
     indexed = f"{done['indexed']} {'entry' if done['indexed'] == 1 else 'entries'}"
     if done["rebuilt"]:
-        console.print(f"The search index was made anew: {indexed} (messages and titles).")
+        console.print(f"Rebuilt the search index: {indexed} (messages and titles).")
     elif done["indexed"]:
-        console.print(f"Indexed what was waiting: {indexed} (messages and titles).")
+        console.print(f"Indexed {indexed} (messages and titles).")
     else:
-        console.print("The search index was up to date.")
+        console.print("The search index is up to date.")
     if pending:
-        console.print(f"{counted(pending, 'message')} came meanwhile.")
+        console.print(f"{counted(pending, 'message')} arrived in the meantime.")
     if freed:
-        console.print(f"Gave {size(freed)} back.")
+        console.print(f"Freed {size(freed)}.")

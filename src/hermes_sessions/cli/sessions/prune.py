@@ -41,7 +41,7 @@ _BATCH = 100
     default="90",
     show_default=True,
     callback=number_of_days,
-    help="Only what was last active that many days ago.",
+    help="Only conversations inactive for at least DAYS days.",
 )
 @source_option
 @dry_run_option
@@ -59,8 +59,8 @@ def prune(
 ) -> None:
     """Move old conversations to the trash, after a confirmation.
 
-    A conversation goes as a whole, when all its sessions have ended, none was active lately, and
-    none is pinned.
+    A conversation is pruned as a whole, once all its sessions have ended, none was active
+    recently, and none is pinned.
     """
     opened = open_for_reading if dry_run else open_for_writing
     with opened(console) as db:
@@ -82,7 +82,7 @@ def prune(
 
 def _rule(older_than: float) -> str:
     days = f"{older_than:g} day{'' if older_than == 1 else 's'}"
-    return f"no conversation ended and was last active more than {days} ago, unless it is pinned"
+    return f"no unpinned conversation has ended and been inactive for more than {days}"
 
 
 def _reason(session: Record) -> str:
@@ -93,7 +93,7 @@ def _reason(session: Record) -> str:
 def _move_to_trash(
     console: Console, db: SessionDB, shown: Sequence[Record], older_than: float, source: str | None
 ) -> tuple[list[str], int]:
-    # Somebody may have come back to a conversation while the question was on the screen.
+    # A conversation may have been used while the question was on the screen.
     agreed = {session["id"]: session for session in shown}
     still_old = [s for s in db.list_prune_candidates(older_than, source) if s["id"] in agreed]
     moved: list[str] = []

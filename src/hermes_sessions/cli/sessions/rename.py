@@ -19,18 +19,18 @@ from hermes_sessions.errors import NotFound
 def rename(console: Console, *, reference: str, words: tuple[str, ...]) -> None:
     """Set the title of a session; a blank title clears it.
 
-    The words of a title need no quotes. Titles are unique, at most 100 characters long, and
-    cleaned of control characters; the title as stored is printed. Write -- before a title that
-    begins with a dash.
+    A title of several words needs no quotes. Titles are unique, at most 100 characters long, and
+    stripped of control characters; the stored title is printed. Write -- before a title that
+    starts with a dash.
     """
     with open_for_writing(console) as db:
         session_id = find_session(db, reference)["id"]
         if not db.set_session_title(session_id, " ".join(words)):
-            raise NotFound(f"Session {session_id} was deleted meanwhile.")
+            raise NotFound(f"Session {session_id} has just been deleted.")
         title = db.get_session_title(session_id)
     if console.as_json:
         console.print_json({"id": session_id, "title": title})
     elif title is None:
-        console.print(f"Session {one_line(session_id)} has no title now.")
+        console.print(f"Cleared the title of session {one_line(session_id)}.")
     else:
-        console.print(f"Session {one_line(session_id)} is now called: {one_line(title)}")
+        console.print(f"Renamed session {one_line(session_id)} to: {one_line(title)}")

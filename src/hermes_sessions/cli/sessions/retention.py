@@ -19,29 +19,29 @@ from hermes_sessions.cli.store import open_for_reading, open_for_writing
 _HERE = "hermes_sessions.cli.sessions.retention"
 
 COMMANDS = {
-    "plan": LazyCommand(f"{_HERE}:plan", "Show what is over a limit; nothing is changed."),
-    "approve": LazyCommand(f"{_HERE}:approve", "See the plan, and agree to the limits."),
-    "run": LazyCommand(f"{_HERE}:run", "Move what is over a limit to the trash."),
-    "status": LazyCommand(f"{_HERE}:status", "Show the limits, and whether they are approved."),
+    "plan": LazyCommand(f"{_HERE}:plan", "Show what exceeds a limit; change nothing."),
+    "approve": LazyCommand(f"{_HERE}:approve", "Review the plan and approve the limits."),
+    "run": LazyCommand(f"{_HERE}:run", "Move what exceeds a limit to the trash."),
+    "status": LazyCommand(f"{_HERE}:status", "Show the limits and whether they are approved."),
 }
 
 
 @click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def retention(context: click.Context) -> None:
-    """Limit what is kept, by class.
+    """Limit how much is kept, by session class.
 
-    Classes are human, cron, subagent and api. The limits are in config.yaml, as
-    retention.cron.max_age_days, max_count and max_bytes. Nothing is deleted before you saw once
-    what they come to, and agreed; changed limits ask again.
+    The classes are human, cron, subagent and api. Set limits in config.yaml, for example
+    retention.cron.max_age_days, max_count or max_bytes. Nothing is deleted until you have reviewed
+    and approved the limits; changed limits need a new approval.
     """
     show_help_without_command(context)
 
 
-@click.command(short_help="Show what is over a limit; nothing is changed.")
+@click.command(short_help="Show what exceeds a limit; change nothing.")
 @pass_console
 def plan(console: Console) -> None:
-    """Show what is over a limit now, and why. Nothing is changed."""
+    """Show what exceeds a limit now, and why. Changes nothing."""
     with open_for_reading(console) as db:
         made = db.plan_retention()
     if console.as_json:
@@ -50,21 +50,21 @@ def plan(console: Console) -> None:
         console.print([*plan_lines(made), consent_line(made)])
 
 
-@click.command(short_help="See the plan, and agree to the limits.")
+@click.command(short_help="Review the plan and approve the limits.")
 @yes_option
 @pass_console
 def approve(console: Console, *, yes: bool) -> None:
-    """Show what is over a limit now, and ask whether you agree to the limits.
+    """Show what exceeds a limit now, and ask whether you approve the limits.
 
-    From then on "hermes sessions retention run", and the maintenance that programs run, move what
-    is over a limit to the trash. Nothing is moved by this command.
+    After that, "hermes sessions retention run" and automatic maintenance move what exceeds a limit
+    to the trash. This command moves nothing.
     """
     with open_for_writing(console) as db:
         made = db.plan_retention()
         if not console.as_json:
             console.tell(plan_lines(made))
         if made.policies.has_limits and not yes:
-            question = "Do you agree that what is over these limits is moved to the trash?"
+            question = "Move what exceeds these limits to the trash from now on?"
             if not console.confirm(question):
                 console.tell("Not approved; nothing was changed.")
                 raise click.exceptions.Exit(1)
@@ -73,17 +73,17 @@ def approve(console: Console, *, yes: bool) -> None:
         document = {**made.document(), "approved": True, "approved_at": consent.approved_at}
         console.print_json(document)
     else:
-        console.print("Approved. To move what is over a limit now: hermes sessions retention run")
+        console.print("Approved. To apply the limits now, run: hermes sessions retention run")
 
 
-@click.command(short_help="Move what is over a limit to the trash.")
+@click.command(short_help="Move what exceeds a limit to the trash.")
 @dry_run_option
 @pass_console
 def run(console: Console, *, dry_run: bool) -> None:
-    """Move what is over a limit to the trash, if the limits were approved.
+    """Move what exceeds a limit to the trash, if the limits are approved.
 
-    Sessions that were never ended, and have not been used for retention.close_after_days, are
-    ended first. What is pinned, on hold or in use stays.
+    First ends sessions that were never ended and have been inactive for
+    retention.close_after_days. Conversations that are pinned, on hold or in use stay.
     """
     if dry_run:
         with open_for_reading(console) as db:
@@ -111,10 +111,10 @@ def run(console: Console, *, dry_run: bool) -> None:
         console.print(result_lines(result, days))
 
 
-@click.command(short_help="Show the limits, and whether they are approved.")
+@click.command(short_help="Show the limits and whether they are approved.")
 @pass_console
 def status(console: Console) -> None:
-    """Show the limits, whether they are approved, and how much is over them."""
+    """Show the limits, whether they are approved, and how much exceeds them."""
     with open_for_reading(console) as db:
         made = db.plan_retention()
         holds = len(db.list_holds())
@@ -124,6 +124,6 @@ def status(console: Console) -> None:
         console.print_json({**document, "holds": holds})
         return
     console.print(limits_lines(made.policies))
-    console.print(f"Over a limit: {made.sessions}")
+    console.print(f"Exceeding a limit: {made.sessions}")
     console.print(f"On hold: {holds}")
     console.print(consent_line(made))

@@ -25,13 +25,13 @@ _SYNTAX = frozenset('()"“”„‟«»「」『』＂')
 
 
 class _SearchCommand(click.Command):
-    """A command that explains how to search for words that look like options."""
+    """A command whose error explains how to search for words that look like options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments.
 
         Raises:
-            click.UsageError: an option is unknown; with one dash it may be a word.
+            click.UsageError: an option is unknown; with a single dash it may be a search word.
         """
         words = list(args)
         try:
@@ -41,8 +41,8 @@ class _SearchCommand(click.Command):
                 raise
             word = next((w for w in words if w.startswith(error.option_name)), error.option_name)
             raise click.UsageError(
-                f"No such option: {word}. Before a query in which words begin with a dash, write "
-                f"--, as in '{command_line('search', '--', 'docker', '-compose')}'.",
+                f"No such option: {word}. If a search word starts with a dash, write -- before the "
+                f"query, as in '{command_line('search', '--', 'docker', '-compose')}'.",
                 ctx,
             ) from error
 
@@ -51,22 +51,24 @@ def _several(name: str, metavar: str, text: str) -> Callable[..., Any]:
     return click.option(name, metavar=metavar, multiple=True, help=f"{text} Can be repeated.")
 
 
-@click.command(cls=_SearchCommand, short_help="Find messages by what they say.")
+@click.command(cls=_SearchCommand, short_help="Search messages.")
 @click.argument("words", metavar="QUERY...", nargs=-1)
-@_several("--source", "NAME", "Only from this source: cli, telegram, …")
-@_several("--role", "NAME", "Only by this role: user, assistant, tool.")
-@click.option("--since", metavar="WHEN", help="Only from this time on: 2026-05-01, 7d, today.")
-@click.option("--until", metavar="WHEN", help="Only before this time.")
-@_several("--session", "ID", "Only in this session and the parts it continues.")
+@_several("--source", "NAME", "Only sessions from this source: cli, telegram, …")
+@_several("--role", "NAME", "Only messages with this role: user, assistant, tool.")
+@click.option(
+    "--since", metavar="WHEN", help="Only messages at or after this time: 2026-05-01, 7d, today."
+)
+@click.option("--until", metavar="WHEN", help="Only messages before this time.")
+@_several("--session", "ID", "Only this session and the earlier parts it continues.")
 @_several("--tool", "NAME", "Only calls and results of this tool.")
-@_several("--user", "ID", "Only in sessions of this user.")
-@_several("--model", "NAME", "Only in sessions with this model, or a part of its name.")
+@_several("--user", "ID", "Only sessions of this user.")
+@_several("--model", "NAME", "Only sessions with this model, or a part of its name.")
 @click.option(
     "--sort",
     type=click.Choice(["relevance", "newest", "oldest"]),
     default="relevance",
     show_default=True,
-    help="In which order.",
+    help="The order of the results.",
 )
 @click.option(
     "--limit",
@@ -76,8 +78,10 @@ def _several(name: str, metavar: str, text: str) -> Callable[..., Any]:
     show_default=True,
     help="How many messages to show.",
 )
-@click.option("--cursor", metavar="PLACE", help="Go on where an earlier answer ended.")
-@click.option("--exact", is_flag=True, help="Only what matches as asked; do not relax the query.")
+@click.option(
+    "--cursor", metavar="PLACE", help="Continue after an earlier page; search prints the value."
+)
+@click.option("--exact", is_flag=True, help="Do not relax the query if nothing matches.")
 @pass_console
 def search(
     console: Console,
@@ -89,20 +93,20 @@ def search(
     exact: bool,
     **filters: Any,
 ) -> None:
-    """Find messages by what they say.
+    """Search messages.
 
-    All words must occur, in any order; quotes keep a phrase together, AND and +word require, OR
-    chooses, NOT and -word exclude, word* finds beginnings. "source:telegram", "before:2026-05-01"
-    and others filter inside the query, within what the options keep. Write -- before a query in
-    which words begin with a dash.
+    All words must occur, in any order. Quotes keep a phrase together, AND and +word require a
+    word, OR allows either, NOT and -word exclude, and word* matches beginnings. Filters such as
+    "source:telegram" and "before:2026-05-01" narrow the results further, in addition to the
+    options. Write -- before a query that contains words starting with a dash.
 
-    When nothing matches as asked, the query is relaxed, and the last line says how; AND, +word,
-    quotes, exclusions and filters hold even then. Exits with 1 when nothing is found.
+    If nothing matches, the query is relaxed, and the last line says how; AND, +word, quotes,
+    exclusions and filters still apply. Exits with 1 if nothing is found.
     """
     text = _as_query(words)
     if not text.strip() and not any(filters.values()):
         raise click.UsageError(
-            "There is nothing to search for. Give words, or a filter.",
+            "Nothing to search for. Give some words or a filter.",
             click.get_current_context(),
         )
     with open_for_searching(console) as db:
@@ -125,18 +129,18 @@ def search(
         raise click.exceptions.Exit(_NOTHING_FOUND)
 
 
-# ── what is asked ─────────────────────────────────────────────────────────────────────────────
+# ── the query ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _as_query(words: Sequence[str]) -> str:
-    """Return the query that somebody typed: one argument is all of it, several are its words."""
+    """Return the query that was typed: one argument is all of it, several are its words."""
     if len(words) == 1:
         return words[0]
     return " ".join(map(_kept_together, words))
 
 
 def _kept_together(word: str) -> str:
-    """Return an argument as the query has it; the shell took off the quotes of a phrase."""
+    """Return an argument as part of a query, with the quotes that the shell removed."""
     if not word.strip() or not any(map(str.isspace, word)) or _SYNTAX.intersection(word):
         return word
     if _OPERATORS.intersection(word.split()):
@@ -167,7 +171,7 @@ def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Sea
     )
 
 
-# ── what is said ──────────────────────────────────────────────────────────────────────────────
+# ── the answer ────────────────────────────────────────────────────────────────────────────────
 
 
 def _print_text(
@@ -182,7 +186,7 @@ def _print_text(
         console.print([*hit_lines(hit, hit_context, now=now, style=style), ""])
     console.print(search_report_lines(answer, style))
     if answer.next_cursor:
-        # "7d" means another moment when the next page is asked for.
+        # "7d" would mean another time when the next page is requested.
         moments = {"since": _written(conditions.after), "until": _written(conditions.before)}
         console.print(f"Next page: {_next_page(answer.next_cursor, moments)}")
 
@@ -196,7 +200,7 @@ def _hit_context(db: SessionDB, hit: Hit, name: str) -> HitContext:
     before = window[at - 1] if at > 0 else None
     after = window[at + 1] if at + 1 < len(window) else None
     if hit.matched == "title":
-        # The title was found; the hit is how its session begins.
+        # The title matched; the hit is the first message of its session.
         return HitContext(name=name, after=window[at])
     return HitContext(name=name, before=before, after=after)
 
@@ -208,7 +212,7 @@ def _written(moment: float | None) -> str | None:
 
 
 def _next_page(cursor: str, moments: Mapping[str, str | None]) -> str:
-    """Return the command that was typed, with the place where it goes on."""
+    """Return the command that was typed, with the cursor of the next page."""
     context = click.get_current_context()
     options: list[str] = []
     for parameter in context.command.params:

@@ -17,18 +17,18 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = Mapping[str, Any]
 
-#: Messages read at a time, so that a long session does not fill the memory.
+#: Messages read at a time, to bound memory for long sessions.
 _PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The messages that are shown, and how many are not."""
+    """The messages to show, and how many are left out."""
 
     messages: Iterator[Record]
     earlier: int
     later: int = 0
-    #: The message that was asked for.
+    #: The requested message.
     anchor: int | None = None
 
 
@@ -53,16 +53,16 @@ def _message_number(
     "--around",
     metavar="MESSAGE",
     callback=_message_number,
-    help="Show the messages around this one (a number that search gives), not the last.",
+    help="Show the messages around this one (search prints its number).",
 )
-@click.option("--full", is_flag=True, help="Show every message, and all of its text.")
+@click.option("--full", is_flag=True, help="Show all messages, with their full text.")
 @pass_console
 def show(
     console: Console, *, reference: tuple[str, ...], count: int, around: int | None, full: bool
 ) -> None:
-    """Show one session: what is known about it, and its last messages.
+    """Show one session: its details and its last messages.
 
-    ID is a session id, the beginning of one, or a title; a title of several words needs no quotes.
+    ID is a session id, its beginning, or a title; a title of several words needs no quotes.
     """
     with open_for_reading(console) as db:
         found = find_session(db, " ".join(reference))
@@ -92,7 +92,7 @@ def _last_active(db: SessionDB, session: Record, stored: int) -> float:
 def _around(db: SessionDB, session_id: str, message_id: int, window: int) -> _Part:
     found = db.get_messages_around(session_id, message_id, window)
     if not found["window"]:
-        raise NotFound(f"There is no message {message_id} in session {session_id}.")
+        raise NotFound(f"Session {session_id} has no message {message_id}.")
     before, after = found["messages_before"], found["messages_after"]
     return _Part(iter(found["window"]), before, after, anchor=message_id)
 
@@ -138,7 +138,7 @@ def _print_text(
         console.print(["", style.dim(skipped)])
     for message in part.messages:
         is_anchor = message["id"] == part.anchor
-        # Somebody came for this one: what they look for may stand in its last line.
+        # The requested message is shown in full: the text of interest may be in its last line.
         lines = message_lines(
             message,
             style=style,

@@ -17,32 +17,29 @@ from hermes_sessions.cli.render.store import (
 )
 from hermes_sessions.cli.store import open_for_reading
 
-#: How long --space looks at a store.
+#: The time limit of --space.
 SECONDS: Final = 20.0
 
 
 @click.command(short_help="Count sessions and messages.")
-@click.option(
-    "--sizes", is_flag=True, help="Show what takes up the space, too; looks at every message."
-)
+@click.option("--sizes", is_flag=True, help="Also show what takes up space; reads every message.")
 @click.option(
     "--space",
     is_flag=True,
-    help="Show space by class, source, table and index, too; measures for "
-    f"{SECONDS:.0f} seconds at most.",
+    help=f"Also show space by class, source, table and index; takes at most {SECONDS:.0f} seconds.",
 )
 @click.option(
-    "--full", is_flag=True, help="With --space, look at the whole store, however long that takes."
+    "--full", is_flag=True, help="With --space: measure the whole store, however long it takes."
 )
-@click.option("--usage", is_flag=True, help="Show tokens and cost, too; looks at every session.")
+@click.option("--usage", is_flag=True, help="Also show tokens and cost; reads every session.")
 @pass_console
 def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool) -> None:
-    """Count sessions and messages, by source.
+    """Count sessions and messages by source.
 
-    Shows the size of the store, too, and whether its search index holds everything.
+    Also shows the size of the store and whether the search index is complete.
     """
     if full and not space:
-        raise click.UsageError("--full belongs to --space.")
+        raise click.UsageError("--full requires --space.")
     with open_for_reading(console) as db:
         counted = db.get_stats()
         index = db.search_index_status()
