@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from hermes_sessions.cli.session_lookup import find_in_trash
 from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.model.lineage import COMPRESSION
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 
 @click.command(short_help="Restore sessions from the trash.")
