@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: who may import whom, and who may touch what."""
+"""Rules of the tree that a machine can check: imports, environment, waits, third-party packages."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""The benchmark harness: its corpus, its arithmetic, its chart, and tiny runs from end to end."""
+"""The benchmark harness: corpus, arithmetic, chart, and tiny end-to-end runs."""
 
 from __future__ import annotations
 

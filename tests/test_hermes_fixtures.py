@@ -1,4 +1,4 @@
-"""The old files are what the documents and the releases say, before anything is upgraded."""
+"""The fixture files match the documents and releases they come from."""
 
 from __future__ import annotations
 

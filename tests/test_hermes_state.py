@@ -1,4 +1,4 @@
-"""The drop-in module: the names that code written for the described system imports and reaches."""
+"""The drop-in module: the names that code for the described system imports."""
 
 from __future__ import annotations
 

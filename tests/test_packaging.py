@@ -1,4 +1,4 @@
-"""What is installed: locked, hashed, without addresses, and with everything in it."""
+"""The distributions: locked, hashed, without registry addresses, and complete."""
 
 import email
 import importlib.metadata

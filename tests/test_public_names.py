@@ -1,4 +1,4 @@
-"""The front door: what `hermes_sessions` offers, and what opening it costs."""
+"""The public names of `hermes_sessions`, and their import cost."""
 
 import subprocess
 import sys

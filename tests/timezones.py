@@ -1,4 +1,4 @@
-"""Where in the world the machine stands while a test runs."""
+"""Sets the time zone of the machine during a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a store is: one value, the worst that is known."""
+"""The state of a store: one value, the worst known condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the command's tests."""
+"""Fixtures of the command-line tests."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The command as tests run it: in this process with a clock that stands still, or for real."""
+"""Runs the command: in this process with a frozen clock, or as a real process."""
 
 import io
 import json

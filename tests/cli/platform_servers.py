@@ -1,4 +1,4 @@
-"""Somewhere to set each platform up: the protocol-true servers of the tests, and their secrets."""
+"""The fake messenger servers for `hermes gateway setup`, and their credentials."""
 
 from __future__ import annotations
 

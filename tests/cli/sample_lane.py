@@ -1,4 +1,4 @@
-"""A conversation on a messenger that a lot has happened to."""
+"""A messenger conversation with a long history."""
 
 from __future__ import annotations
 

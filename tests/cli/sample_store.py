@@ -1,4 +1,4 @@
-"""A small store with one of everything, at the time of the tests."""
+"""A small store with one session of every kind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A terminal on which tests start the command, type, and read the screen."""
+"""A pseudo-terminal in which tests start the command, type, and read the screen."""
 
 import codecs
 import fcntl

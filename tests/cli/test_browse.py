@@ -1,4 +1,4 @@
-"""hermes sessions browse: what keys do, what is listed, how it looks, and the real thing."""
+"""`hermes sessions browse`: keys, rows, layout, and a run in a real terminal."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A chat in a terminal, as a user sees it."""
+"""`hermes chat` in a terminal, as a user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that start a chat."""
+"""Which command-line arguments start a chat."""
 
 from __future__ import annotations
 

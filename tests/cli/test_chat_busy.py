@@ -1,4 +1,4 @@
-"""Typing while an answer arrives."""
+"""Typing while the model answers."""
 
 from __future__ import annotations
 

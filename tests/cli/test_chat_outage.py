@@ -1,4 +1,4 @@
-"""A chat whose store goes away: nothing is lost, nothing is stored twice, and people are told."""
+"""A chat whose store becomes unavailable: nothing is lost or stored twice, and users are told."""
 
 from __future__ import annotations
 

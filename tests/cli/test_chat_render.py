@@ -1,4 +1,4 @@
-"""What a chat says besides answers, in windows of any width."""
+"""Notices, lists and wrapping in a chat, in windows of any width."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two terminals on one conversation: one runs a turn, the other is told, and loses nothing."""
+"""Two terminals on one conversation: one runs a turn, the other is told and loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hermes completion: scripts for shells, and what they are told."""
+"""`hermes completion`: scripts for shells, and the candidates they get."""
 
 import subprocess
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``hermes doctor`` and ``hermes status`` as a user runs them; the conditions are in tests/care."""
+"""`hermes doctor` and `hermes status` as a user runs them; the checks are in tests/care/doctor."""
 
 from __future__ import annotations
 

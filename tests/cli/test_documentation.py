@@ -1,4 +1,4 @@
-"""docs/cli.md says everything that --help says, and the tests use every option there is."""
+"""docs/cli.md covers everything in --help, and the tests use every option."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What goes wrong is one clear line on standard error, and an exit code that says what kind."""
+"""Errors are one clear line on standard error, with an exit code by kind."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""hermes forget, and what deleting for good leaves behind."""
+"""`hermes forget`, and what permanent deletion leaves behind."""
 
 from __future__ import annotations
 

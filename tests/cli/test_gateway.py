@@ -1,4 +1,4 @@
-"""``hermes gateway``: the real command, against the protocols of Telegram and of a model."""
+"""`hermes gateway`: the real command, with a fake Telegram and a scripted model."""
 
 from __future__ import annotations
 

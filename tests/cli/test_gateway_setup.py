@@ -1,4 +1,4 @@
-"""``hermes gateway setup``, on a terminal and in scripts, for every platform."""
+"""`hermes gateway setup`, in a terminal and in scripts, for every platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hermes gateway stop`` and ``restart``: nobody but a gateway is ever signalled."""
+"""`hermes gateway stop` and `restart`: only gateway processes are signalled."""
 
 from __future__ import annotations
 

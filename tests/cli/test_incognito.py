@@ -1,4 +1,4 @@
-"""An incognito chat stores nothing: not while it runs, not at its end, not after a crash."""
+"""`hermes chat --incognito`: nothing is stored, during the chat, after it, or after a crash."""
 
 from __future__ import annotations
 

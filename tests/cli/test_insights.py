@@ -1,4 +1,4 @@
-"""hermes insights: what the charts show, and what is said of costs."""
+"""`hermes insights`: charts and costs."""
 
 import pytest
 

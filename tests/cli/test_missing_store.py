@@ -1,4 +1,4 @@
-"""A home without a store: commands that only read make none, and answer as for an empty one."""
+"""A home without a store: read-only commands create none, and behave as with an empty one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hermes sessions optimize, and what stats says about the index."""
+"""`hermes sessions optimize`, and the index in `hermes sessions stats`."""
 
 from tests.cli.harness import Hermes
 from tests.cli.terminal import SLOW_COMMAND, Terminal

@@ -1,4 +1,4 @@
-"""What commands print, line by line: widths, ages, cleaning, layouts."""
+"""Printed lines: widths, ages, sanitising, layouts."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""``hermes repair``, and what other commands say of a damaged store."""
+"""`hermes repair`, and other commands on a damaged store."""
 
 from __future__ import annotations
 

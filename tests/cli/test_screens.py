@@ -1,4 +1,4 @@
-"""How the main screens look in a real terminal. ``--update-golden`` writes them anew."""
+"""The main screens in a real terminal. ``--update-golden`` rewrites them."""
 
 import re
 from collections.abc import Callable, Iterator

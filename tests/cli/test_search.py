@@ -1,4 +1,4 @@
-"""hermes sessions search: what is asked, what is shown, and what is said about it."""
+"""`hermes sessions search`: queries, results and reports."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""The command as a person meets it: colours, width, questions, interrupts, progress."""
+"""The command in a terminal: colours, width, questions, interrupts, progress."""
 
 import os
 import signal

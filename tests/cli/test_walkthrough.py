@@ -1,4 +1,4 @@
-"""The README's walk, taken step by step: with an endpoint, and with the model on this machine."""
+"""The README's walkthrough, step by step: with an endpoint and with the local model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real terminal: tmux on a server of its own, without anybody's configuration."""
+"""A real terminal: tmux on a private server, without user configuration."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a terminal shows after the bytes it got: enough of a VT100 for what the command sends."""
+"""The screen of a terminal after the bytes it received: the subset of a VT100 that we need."""
 
 import re
 

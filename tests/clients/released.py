@@ -1,4 +1,4 @@
-"""Released clients in environments of their own, and one of them in a terminal."""
+"""Released clients in their own environments, and one of them in a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file with variables beside the configuration."""
+"""The .env file beside the configuration."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The configuration of the lifecycle as a value."""
+"""`GatewayConfig` as a value."""
 
 from dataclasses import FrozenInstanceError
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keys of the lifecycle and of platforms: what may be written, and what becomes of it."""
+"""Keys of the gateway and of platforms: valid values and their effect."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changing the text of a configuration: comments, order and everything else stay."""
+"""Editing the text of a configuration: comments and order stay."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Reads the code blocks of a Markdown page and says what is to be done with each."""
+"""Reads the code blocks of a Markdown page and decides how to run each."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Links between the pages of the repository lead somewhere."""
+"""Links between the pages of the repository are valid."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""What must hold after any fault."""
+"""Assertions that hold after every fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk without room: a clear error, nothing lost, and all is well when there is room again."""
+"""A full disk: a clear error, nothing lost, and normal operation after space is freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to the system that fail, or during which the process dies, one position after the other."""
+"""System calls that fail or kill the process, at every position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at any point of a write or a read leaves nothing behind."""
+"""Ctrl-C at any point of a write or a read leaves no lock or partial write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers that are killed again and again: whatever they acknowledged is there, once."""
+"""Writers that are killed repeatedly: every acknowledged message is stored once."""
 
 from __future__ import annotations
 

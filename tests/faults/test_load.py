@@ -1,4 +1,4 @@
-"""Several processes that write and read without a pause: the log stays short."""
+"""Several processes that write and read continuously: the log stays short."""
 
 from __future__ import annotations
 

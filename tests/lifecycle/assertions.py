@@ -1,4 +1,4 @@
-"""What holds for the rows of lanes after whatever happened."""
+"""Invariants of the rows of lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empty stores: the tests of this folder that ask for one run on every kind of database."""
+"""Empty stores: tests of this folder that use one run on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bot on one store, for tests: what a gateway does, in a line each."""
+"""One bot on one store: the steps of a gateway, one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other processes do in tests of lanes: ``python -m tests.lifecycle.programs VERB URL …``."""
+"""Programs of lane tests: ``python -m tests.lifecycle.programs VERB URL …``."""
 
 from __future__ import annotations
 

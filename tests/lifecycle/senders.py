@@ -1,4 +1,4 @@
-"""Who writes in tests, and where."""
+"""Senders and chats of lifecycle tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents between turns: used again only where that is right, and closed exactly once."""
+"""Cached agents between turns: reused only where valid, and closed exactly once."""
 
 import random
 import threading

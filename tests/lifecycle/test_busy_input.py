@@ -1,4 +1,4 @@
-"""What a message does to the turn that runs, as a table."""
+"""What a message does to a running turn, as a table."""
 
 import pytest
 

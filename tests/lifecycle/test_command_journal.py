@@ -1,4 +1,4 @@
-"""Commands that were received: carried out once, whoever dies meanwhile, on every database."""
+"""Received commands are carried out once, across crashes, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real processes fight over lanes while one of them is killed, again and again."""
+"""Two real processes compete for lanes while one of them is killed repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that die, and what becomes of what they were doing, on every database."""
+"""Crashed processes and recovery of their turns, on every database."""
 
 from __future__ import annotations
 

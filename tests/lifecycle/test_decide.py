@@ -1,4 +1,4 @@
-"""The decision about a lane, as a table, and what holds for all of them."""
+"""The decision about a lane, as a table, and its invariants."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Drafts that people see, remembered for whoever goes on, on every database."""
+"""Visible drafts are stored, so that another process can continue them, on every database."""
 
 from __future__ import annotations
 

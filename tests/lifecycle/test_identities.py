@@ -1,4 +1,4 @@
-"""Who somebody is: one decision for each alias, on every database, and never another."""
+"""Aliases of users: one stable decision per alias, on every database."""
 
 import json
 import os

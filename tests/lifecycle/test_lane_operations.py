@@ -1,4 +1,4 @@
-"""What is done to one lane by its key, and to many. Numbers are of the documented behaviours."""
+"""Operations on one lane by its key, and on many. Numbers are of the documented behaviours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lanes and of their transitions."""
+"""The rows of lanes and their transitions."""
 
 from __future__ import annotations
 

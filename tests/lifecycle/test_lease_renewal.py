@@ -1,4 +1,4 @@
-"""A lease that is kept alive while something is done, on every kind of database."""
+"""Lease renewal during long work, on every database."""
 
 from __future__ import annotations
 

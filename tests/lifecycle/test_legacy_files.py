@@ -1,4 +1,4 @@
-"""What an older installation left is taken over once, and nothing of it is lost."""
+"""Files of an older installation are imported once and completely."""
 
 from __future__ import annotations
 

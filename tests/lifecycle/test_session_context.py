@@ -1,4 +1,4 @@
-"""What an agent is told about where it is, and what is kept from it."""
+"""What an agent is told about its chat, and what is withheld."""
 
 import re
 from datetime import UTC, datetime

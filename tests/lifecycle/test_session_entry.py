@@ -1,4 +1,4 @@
-"""Entries, and the form that they have in ``sessions.json``."""
+"""Session entries, and their form in ``sessions.json``."""
 
 from __future__ import annotations
 

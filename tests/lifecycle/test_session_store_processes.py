@@ -1,4 +1,4 @@
-"""Several processes on the lanes of one store, and some that die in the middle."""
+"""Several processes on the lanes of one store, some of which die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message costs does not grow with the number of lanes: few statements, each by an index."""
+"""The cost of a message does not grow with the number of lanes: few statements, all indexed."""
 
 from __future__ import annotations
 

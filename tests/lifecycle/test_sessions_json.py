@@ -1,4 +1,4 @@
-"""``sessions.json``: when it is written, how, and what stands in it."""
+"""``sessions.json``: when it is written, how, and its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts as the documented `SessionStore` reads and writes them."""
+"""Transcripts in the format of the documented `SessionStore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a mailbox becomes the next turn."""
+"""Which messages of a mailbox form the next turn."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of turns and of the processes that run them."""
+"""The rows of turns and of the processes that run them."""
 
 from __future__ import annotations
 

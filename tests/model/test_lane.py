@@ -1,4 +1,4 @@
-"""Notices survive being kept."""
+"""Lane notices survive storing."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Reset policies on ordinary days, and on days that are 23, 25 or 0 hours long."""
+"""Reset policies on normal days and on days of 23, 25 or 0 hours."""
 
 import os
 from collections.abc import Iterator

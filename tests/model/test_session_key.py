@@ -1,4 +1,4 @@
-"""Keys: which messages share a lane, and that a key says exactly one thing."""
+"""Session keys: which messages share a lane, and that keys are unambiguous."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Sources: what they hold, how they are described, and that nothing is lost when they are kept."""
+"""Sources: their fields, descriptions, and lossless storing."""
 
 import copy
 import json

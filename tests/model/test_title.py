@@ -1,4 +1,4 @@
-"""Titles: what cleaning leaves, and how a family of numbered titles grows."""
+"""Titles: cleaning, and numbered families."""
 
 import re
 import unicodedata

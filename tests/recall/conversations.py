@@ -1,4 +1,4 @@
-"""Writes conversations into a store, the way tests of recall need them."""
+"""Writes conversations for recall tests into a store."""
 
 from typing import Any
 

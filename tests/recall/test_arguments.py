@@ -1,4 +1,4 @@
-"""Whatever a model sends gets an answer."""
+"""Any arguments of a model get a result."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One noisy session, or a thousand scheduled runs, hide nobody."""
+"""One noisy session, or a thousand scheduled runs, do not hide other sessions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which part of a long text is shown."""
+"""Which part of a long text a snippet shows."""
 
 from hypothesis import given
 from hypothesis import strategies as st

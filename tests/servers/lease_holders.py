@@ -1,4 +1,4 @@
-"""Holders of conversations in other processes: ``python -m tests.servers.lease_holders VERB …``."""
+"""Lease holders in other processes: ``python -m tests.servers.lease_holders VERB …``."""
 
 from __future__ import annotations
 

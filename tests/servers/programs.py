@@ -1,4 +1,4 @@
-"""What other processes do in tests of servers: ``python -m tests.servers.programs VERB URL …``."""
+"""Programs of server tests: ``python -m tests.servers.programs VERB URL …``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empty stores on the servers, one for each test that asks."""
+"""Empty stores on the servers, one for each test."""
 
 from __future__ import annotations
 

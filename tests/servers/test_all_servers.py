@@ -1,4 +1,4 @@
-"""What is the same on every server: rights, the lives of connections, schema steps, the index."""
+"""Behaviour of every server: permissions, connections, migrations, the index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that was used and emptied is like a new one, whoever used it."""
+"""A used and emptied store is like a new one."""
 
 from __future__ import annotations
 

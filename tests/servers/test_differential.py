@@ -1,4 +1,4 @@
-"""The same calls give the same answers on every database."""
+"""The same calls give the same results on every database."""
 
 from __future__ import annotations
 

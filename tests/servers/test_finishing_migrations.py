@@ -1,4 +1,4 @@
-"""Steps of a server's schema that wait until no older version runs any more."""
+"""Migrations that wait until no older version runs any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that take what is sent and never answer: every wait ends, and nothing is stored twice."""
+"""Servers that accept data and never answer: every wait ends, nothing is stored twice."""
 
 from __future__ import annotations
 

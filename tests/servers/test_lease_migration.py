@@ -1,4 +1,4 @@
-"""Stores from before there were leases are brought up to date, on every database."""
+"""Stores from before leases are migrated, on every database."""
 
 from __future__ import annotations
 

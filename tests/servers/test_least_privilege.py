@@ -1,4 +1,4 @@
-"""The rights that docs/servers.md gives to an owner, a writer and a reader: enough, and no more."""
+"""The grants in docs/servers.md for owner, writer and reader are sufficient and minimal."""
 
 from __future__ import annotations
 

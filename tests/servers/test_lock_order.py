@@ -1,4 +1,4 @@
-"""Who locks several rows does so in one order, so that nobody waits for whom they keep waiting."""
+"""Statements that lock several rows lock them in one order, which avoids deadlocks."""
 
 from __future__ import annotations
 

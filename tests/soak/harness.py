@@ -1,4 +1,4 @@
-"""A store in use by everybody at once, and what happens to it."""
+"""A store under load from many processes, and the faults injected into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores with everything an export must carry, for the tests of export and import."""
+"""Stores with everything that an export must contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codec gives back what it was given, and what it writes every database can store."""
+"""The codec is lossless, and every database can store what it writes."""
 
 import json
 from enum import StrEnum

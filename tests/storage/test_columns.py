@@ -1,4 +1,4 @@
-"""The columns of a message are named once; the verbs, the checks and the table agree with it."""
+"""Message columns are declared once; methods, checks and the table agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration says reaches the store that is opened without a path."""
+"""The configuration applies to a store that is opened without a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kit itself: complete, documented, and quick to notice a store that does not conform."""
+"""The conformance kit is complete and documented, and notices a store that does not conform."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""The conformance kit on stores in memory: all of it that needs one handle and one connection."""
+"""The conformance kit on stores in memory: the suites that need one handle."""
 
 from collections.abc import Callable
 

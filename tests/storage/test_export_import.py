@@ -1,4 +1,4 @@
-"""Export and import of sessions through the public verbs."""
+"""Export and import of sessions through the public API."""
 
 from __future__ import annotations
 

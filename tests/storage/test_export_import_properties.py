@@ -1,4 +1,4 @@
-"""A store that is brought up to date from another, however that one was used meanwhile."""
+"""Repeated imports bring a store up to date with another, however that one is used."""
 
 from __future__ import annotations
 

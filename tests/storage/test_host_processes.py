@@ -1,4 +1,4 @@
-"""Numbers of processes are given out again: who is meant, and who is signalled."""
+"""Process ids are reused: which process is meant, and which is signalled."""
 
 from __future__ import annotations
 

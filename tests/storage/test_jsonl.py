@@ -1,4 +1,4 @@
-"""Sessions as files of JSON lines: lossless out, strict in."""
+"""Sessions as JSON Lines files: lossless export, strict import."""
 
 from __future__ import annotations
 

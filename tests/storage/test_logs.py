@@ -1,4 +1,4 @@
-"""What the package has to say: to `logging`, or to people."""
+"""Log messages of the package: through `logging` or to the terminal."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Where a MySQL store is, from a URL."""
+"""Connection options of MySQL from a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL store is, from a URL."""
+"""Connection options of PostgreSQL from a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in spools can be counted by somebody who must not touch them."""
+"""Spools can be counted by a process that must not change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declared tables are those of a SQLite file."""
+"""The declared tables of servers match those of a SQLite file."""
 
 from __future__ import annotations
 

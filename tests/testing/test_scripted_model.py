@@ -1,4 +1,4 @@
-"""The scripted model, asked with nothing but the standard library."""
+"""The scripted model, called with the standard library."""
 
 import http.client
 import json

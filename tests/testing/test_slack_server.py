@@ -1,4 +1,4 @@
-"""The Slack on this machine behaves as the one out there: Slack's own framework talks to it."""
+"""The fake Slack behaves like the real one: Slack's own framework talks to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

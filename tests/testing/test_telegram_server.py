@@ -1,4 +1,4 @@
-"""The Telegram on this machine behaves as the one out there, asked by plain HTTP."""
+"""The fake Telegram behaves like the real one, called over plain HTTP."""
 
 import json
 import threading

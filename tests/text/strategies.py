@@ -1,4 +1,4 @@
-"""Texts that are hard to analyse: every script, every way of joining, and no text at all."""
+"""Hypothesis strategies for difficult texts: every script, joined characters, invalid text."""
 
 from hypothesis import strategies as st
 

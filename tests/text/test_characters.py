@@ -1,4 +1,4 @@
-"""The tables of characters against what Python knows about them."""
+"""The character tables match Python's."""
 
 import re
 import unicodedata

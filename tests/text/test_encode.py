@@ -1,4 +1,4 @@
-"""Encoded tokens: words that no database changes, and that lead back to the token."""
+"""Encoded tokens: words that no database changes, and that decode to the token."""
 
 import re
 

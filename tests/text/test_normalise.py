@@ -1,4 +1,4 @@
-"""Folding: what becomes equal, and what must not."""
+"""Folding: which texts become equal, and which must not."""
 
 import unicodedata
 

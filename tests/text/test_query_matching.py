@@ -1,4 +1,4 @@
-"""Whether a text matches a query, and where: examples of the decision that all databases share."""
+"""Whether and where a text matches a query: the decision that all databases share."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The parser reads everything: examples of the language, and any text there can be."""
+"""The parser accepts any text: examples of the language, and random input."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""What is taken out of text before it is shared, and what stays."""
+"""What redaction removes from text, and what it keeps."""
 
 from typing import Any
 

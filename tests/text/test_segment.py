@@ -1,4 +1,4 @@
-"""Tokens: what a text consists of, where they stand, and how a query asks for them."""
+"""Tokens: segmentation, positions, and how queries use them."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Snippets: what is shown of a text, marked, and never cut in the wrong place."""
+"""Snippets: selection, markers, and safe cuts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""English words: which say little, and which belong together."""
+"""English words: stop words and word forms."""
 
 import pytest
 from hypothesis import given

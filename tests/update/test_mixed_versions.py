@@ -1,4 +1,4 @@
-"""An earlier and the present version on one store at the same time, and either of them dies."""
+"""An earlier and the present version on one store at the same time, with crashes of either."""
 
 from __future__ import annotations
 

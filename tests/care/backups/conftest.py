@@ -1,4 +1,4 @@
-"""Fixtures of the backups' tests."""
+"""Fixtures of the backup tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Other processes: they hold stores, die at a given call, and meet the end of a disk."""
+"""Programs for backup tests: they hold stores open, die at a given call, or fill a disk."""
 
 from __future__ import annotations
 

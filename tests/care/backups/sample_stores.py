@@ -1,4 +1,4 @@
-"""Stores with something in every table that a backup carries, and what is in a store."""
+"""Stores with a row in every table that a backup contains, and readers to compare stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking into backups, and taking something out of them."""
+"""Reading the contents of a backup and restoring parts of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backups of stores that are being written: one state, and nobody waits."""
+"""Backups of stores under write load: one consistent state, and no writer waits."""
 
 from __future__ import annotations
 

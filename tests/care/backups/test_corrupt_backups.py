@@ -1,4 +1,4 @@
-"""Backups that are not what was written: flipped bits, cut files, and files made to do harm."""
+"""Corrupt backups: flipped bits, truncated files, and malicious files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making and verifying backups."""
+"""Creating and verifying backups."""
 
 from __future__ import annotations
 

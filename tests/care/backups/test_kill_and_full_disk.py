@@ -1,4 +1,4 @@
-"""SIGKILL at many points of making and restoring a backup; disks without room."""
+"""SIGKILL at many points of creating and restoring a backup, and full disks."""
 
 from __future__ import annotations
 

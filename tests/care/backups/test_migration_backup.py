@@ -1,4 +1,4 @@
-"""A store is backed up before its tables change, by one process, or nothing is changed."""
+"""A store is backed up by one process before its tables change, or nothing changes."""
 
 from __future__ import annotations
 

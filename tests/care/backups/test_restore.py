@@ -1,4 +1,4 @@
-"""Restoring: from every kind of store to every kind, and never over somebody's head."""
+"""Restoring backups from every kind of store to every kind, and never over a store in use."""
 
 from __future__ import annotations
 

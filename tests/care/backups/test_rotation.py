@@ -1,4 +1,4 @@
-"""Which backups go, and which never do."""
+"""Rotation: which backups are deleted, and which are always kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that something is wrong with, and the command that is to find it."""
+"""Broken stores, and `hermes doctor` run on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong on any database."""
+"""Doctor checks that apply to every database."""
 
 from __future__ import annotations
 

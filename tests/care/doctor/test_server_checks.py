@@ -1,4 +1,4 @@
-"""What can be wrong with a server, each produced for real."""
+"""Doctor checks of servers, each on a really broken server."""
 
 from __future__ import annotations
 

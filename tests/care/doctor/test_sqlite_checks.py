@@ -1,4 +1,4 @@
-"""What can be wrong with a file, each produced for real."""
+"""Doctor checks of SQLite files, each on a really broken file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for words in the files of a store, as somebody would who has the disk.
+"""Searches the raw files of a store for words, as an attacker with the disk would.
 
 In another process: opening a live SQLite file beside SQLite would drop its locks.
 """

@@ -1,4 +1,4 @@
-"""Erases on a store, and dies where it is told to: after so many writes."""
+"""A program that erases from a store and dies after a given number of writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in which two people talk to a bot, alone and in a room that they share.
+"""A store in which two users talk to a bot, alone and in a shared room.
 
 Everything that Ann said, and everything that is about her, has a word in it that nobody else says.
 """

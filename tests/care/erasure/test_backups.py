@@ -1,4 +1,4 @@
-"""Backups are changed, not thrown away: what is left in them is a backup."""
+"""Erasure edits backups in place: the rest of each backup stays valid."""
 
 from __future__ import annotations
 

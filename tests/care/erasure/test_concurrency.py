@@ -1,4 +1,4 @@
-"""Forgetting while others talk, forget as well, or pull the plug."""
+"""Erasure during turns, beside other erasures, and across crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files around a store: transcripts, sessions.json, copies of the store."""
+"""Erasure of files around a store: transcripts, sessions.json, copies of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After an erasure on SQLite, nothing of it can be read in the files, log and index included."""
+"""After an erasure on SQLite, no byte of it is left in the files, log and index included."""
 
 from __future__ import annotations
 

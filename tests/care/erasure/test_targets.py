@@ -1,4 +1,4 @@
-"""Forgetting a person, a chat, a session: what goes, and what stays."""
+"""Erasure of a user, a chat or a session: what is deleted, and what stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose every page is known, and ways to damage it."""
+"""A store whose pages are all known, and ways to damage it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other processes: one that has a store open, and one that dies with writes in the log."""
+"""A process that has a store open, and one that dies with writes in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files: what is saved, what is told, and what never happens to the damaged one."""
+"""Repair of damaged files: what is saved and reported, and that the damaged file stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention beyond the kit: the configuration, maintenance, and other programs meanwhile."""
+"""Retention beyond the conformance kit: configuration, maintenance, concurrent programs."""
 
 from __future__ import annotations
 

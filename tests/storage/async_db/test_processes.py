@@ -1,4 +1,4 @@
-"""Handles in processes that are interrupted, end, or fork."""
+"""Handles in processes that are interrupted, exit, or fork."""
 
 from __future__ import annotations
 

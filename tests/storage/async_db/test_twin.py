@@ -1,4 +1,4 @@
-"""The two faces of the store agree, signature by signature."""
+"""`SessionDB` and `AsyncSessionDB` have the same signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store made from scratch, through the public verbs, with the documented rows of another one."""
+"""A new store, filled through the public API with the documented rows of another one."""
 
 from __future__ import annotations
 

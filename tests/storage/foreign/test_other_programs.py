@@ -1,4 +1,4 @@
-"""What other programs write to documented columns shows at once, and never costs a session."""
+"""Writes of other programs to documented columns are visible at once and lose no session."""
 
 from __future__ import annotations
 

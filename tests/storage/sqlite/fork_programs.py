@@ -1,4 +1,4 @@
-"""Processes that fork while a store is open; each checks what it sees."""
+"""Programs that fork while a store is open, and check both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the documented versions for the tests of upgrading, and what must be found in them."""
+"""Files of the documented versions, and the rows expected after an upgrade."""
 
 from __future__ import annotations
 

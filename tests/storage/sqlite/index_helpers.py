@@ -1,4 +1,4 @@
-"""What the tests of the search index share."""
+"""Helpers of the search index tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a store from outside, when nobody has it open in this process."""
+"""Inspects a store from outside while this process does not have it open."""
 
 from __future__ import annotations
 

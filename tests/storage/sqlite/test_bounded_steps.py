@@ -1,4 +1,4 @@
-"""Work in steps ends although another program undoes every step, as its triggers do here."""
+"""Work in steps ends even if another program's triggers undo every step."""
 
 from __future__ import annotations
 

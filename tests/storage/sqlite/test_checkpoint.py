@@ -1,4 +1,4 @@
-"""The write-ahead log starts over under constant load, and waits for nobody who is slow."""
+"""The write-ahead log restarts under constant load and never waits for slow readers."""
 
 from __future__ import annotations
 

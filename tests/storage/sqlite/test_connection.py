@@ -1,4 +1,4 @@
-"""Connections of this process, told apart while threads use them."""
+"""Connections of this process, distinguished across threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine in one process: what it creates, threads, transactions, and its end."""
+"""The engine in one process: creation, threads, transactions, closing."""
 
 from __future__ import annotations
 

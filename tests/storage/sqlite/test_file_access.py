@@ -1,4 +1,4 @@
-"""Where a store may live: whose file it is, what carries it, who is in the way."""
+"""File ownership, file systems and locks: where a store can be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fork(): both sides go on with an idle store, and a child refuses one that was in use."""
+"""fork(): both sides continue with an idle store; a child refuses one that was in use."""
 
 from __future__ import annotations
 

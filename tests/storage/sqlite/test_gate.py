@@ -1,4 +1,4 @@
-"""The gate: turns between processes, none of which can break it for the others."""
+"""The gate: turns between processes, none of which can block the others for good."""
 
 from __future__ import annotations
 

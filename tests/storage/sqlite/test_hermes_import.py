@@ -1,4 +1,4 @@
-"""Copying Hermes databases of every version into a store, without touching them."""
+"""Importing Hermes databases of every version into a store without changing them."""
 
 from __future__ import annotations
 

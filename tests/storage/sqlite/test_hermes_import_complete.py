@@ -1,4 +1,4 @@
-"""An import copies every table and column of the source, or names what it leaves out."""
+"""An import copies every table and column of the source, or reports what it omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the file is kept in memory, by all connections that are kept open."""
+"""The page cache of all open connections is limited."""
 
 from __future__ import annotations
 

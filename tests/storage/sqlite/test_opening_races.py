@@ -1,4 +1,4 @@
-"""Another program makes something else of the file while an open waits for its lock."""
+"""Another program changes the file while an open waits for its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes on one file: none loses a message, none waits for ever, none starves."""
+"""Many processes on one file: no message is lost, no process hangs or starves."""
 
 from __future__ import annotations
 

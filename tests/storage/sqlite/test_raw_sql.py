@@ -1,4 +1,4 @@
-"""Raw SQL as code for a bare connection writes it."""
+"""Raw SQL, as in code for a bare connection."""
 
 from __future__ import annotations
 

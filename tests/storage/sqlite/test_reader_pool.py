@@ -1,4 +1,4 @@
-"""Readers on loan, and those that were not given back."""
+"""The reader pool, and readers that were not returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are not upgraded, each with its own answer, and left exactly as they are."""
+"""Files that are not upgraded: each has its own error and stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search index follows the messages, whoever changes them and by whatever means."""
+"""The search index follows every change of messages, by any program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search index that is lost or damaged costs neither an answer nor a write, and is made anew."""
+"""A lost or damaged search index fails no search or write, and is rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search index that is locked, half built or built by several at once is never in the way."""
+"""A locked, half-built or concurrently built search index blocks nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second copy of SQLite in the process: what is acknowledged is stored, and the file is whole."""
+"""A second SQLite library in the process: acknowledged writes stay, the file stays intact."""
 
 from __future__ import annotations
 

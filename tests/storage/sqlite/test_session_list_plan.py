@@ -1,4 +1,4 @@
-"""How SQLite finds a page of a list: from an index, in order, however many sessions there are."""
+"""The query plan of a session list page: by index, in order, for any number of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several handles on one file in one process, by whatever name, and files that go away."""
+"""Several handles on one file in one process, by any path, and files that disappear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables and indexes take how much space, exactly and in the time given."""
+"""Space by table and index, exact and within the time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in the hands of the installed ``sqlite3`` shell, which may be older than our SQLite."""
+"""A store in the installed ``sqlite3`` shell, which may be older than our SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving unused space back in short steps."""
+"""Freeing unused space in short steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backup beside an upgraded file: complete, private, never overwritten, not too many."""
+"""The backup of an upgraded file: complete, private, never overwritten, limited in number."""
 
 from __future__ import annotations
 

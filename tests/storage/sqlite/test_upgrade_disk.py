@@ -1,4 +1,4 @@
-"""Upgrading on disks that are full, or that cannot be written."""
+"""Upgrading on full or read-only disks."""
 
 from __future__ import annotations
 

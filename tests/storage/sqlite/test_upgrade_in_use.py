@@ -1,4 +1,4 @@
-"""Upgrading while an old program, or several new ones, have the file open: wait or refuse."""
+"""Upgrading while other programs have the file open: wait or refuse."""
 
 from __future__ import annotations
 

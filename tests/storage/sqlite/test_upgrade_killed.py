@@ -1,4 +1,4 @@
-"""An upgrade that is killed at any call on its files leaves the old file or a whole new one."""
+"""An upgrade that is killed at any file call leaves the old file or a complete new one."""
 
 from __future__ import annotations
 

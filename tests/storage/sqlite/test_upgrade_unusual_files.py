@@ -1,4 +1,4 @@
-"""Upgrading files that no release wrote like this: other tools, plug-ins, accidents."""
+"""Upgrading files that no release wrote: from other tools, plug-ins and accidents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found in a write-ahead log that a program left behind."""
+"""Recovering the write-ahead log of a crashed program."""
 
 from __future__ import annotations
 

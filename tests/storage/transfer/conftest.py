@@ -1,4 +1,4 @@
-"""Fixtures of the transfer's tests."""
+"""Fixtures of the transfer tests."""
 
 from pathlib import Path
 

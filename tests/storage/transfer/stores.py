@@ -1,4 +1,4 @@
-"""New stores of every kind, by URL, and what the tests ask of them."""
+"""New stores of every kind, by URL, and helpers to fill and compare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens in the source between two runs, the second makes both the same."""
+"""A second run copies every change of the source since the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy is the same, on whichever database it is."""
+"""A copy equals its source on every database."""
 
 from __future__ import annotations
 

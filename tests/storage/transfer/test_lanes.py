@@ -1,4 +1,4 @@
-"""Lanes move with their history, their turns and their mailbox; leases and processes do not."""
+"""Lanes are copied with history, turns and mailbox, but without leases and processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copying into a store that has sessions of its own."""
+"""Copying into a store that has its own sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts of erasures and holds move with a store, and nothing of what was erased does."""
+"""Erasure receipts and holds are copied, and nothing that was erased."""
 
 from __future__ import annotations
 

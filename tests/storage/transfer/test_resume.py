@@ -1,4 +1,4 @@
-"""A copy that is killed goes on where it was, wherever that was."""
+"""A killed copy resumes where it stopped."""
 
 from __future__ import annotations
 
