@@ -215,6 +215,13 @@ def test_text_that_has_marks_of_its_own(hermes: Hermes) -> None:
     assert "> ● user: >>> import >>>docker<<< �[31m>>> >>>docker<<<.ping()\n" in result.out
 
 
+def test_only_matches_are_coloured(hermes: Hermes) -> None:
+    say(hermes, "a diff: >>>plum<<< and fig")
+    with Terminal(hermes, "sessions", "search", "fig", columns=80) as terminal:
+        assert terminal.finish() == 0
+    assert "a diff: >>>plum<<< and \x1b[1;31mfig\x1b[0m" in terminal.screen
+
+
 def test_matches_are_coloured_on_a_terminal(filled: Hermes) -> None:
     with Terminal(filled, "sessions", "search", "token", "handling", columns=60) as terminal:
         assert terminal.finish() == 0

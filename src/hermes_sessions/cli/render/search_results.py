@@ -5,13 +5,12 @@ Matches are coloured on a terminal with colours, and marked with ``>>>`` and ``<
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hermes_sessions.cli.render.humanize import moment
-from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.render.safe_text import one_line, piece
 from hermes_sessions.cli.render.shell_commands import command_on
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, wrap
@@ -85,8 +84,6 @@ _POINTER = "> "
 #: The width of a neighbour's line where the layout has no width.
 _NEIGHBOUR = 110
 _AT_LEAST = 16
-# The nearest opening mark counts: the text may contain such marks itself, as Python prompts do.
-_MARKED = re.compile(">>>((?:(?!>>>).)*?)<<<")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +148,17 @@ def _match(hit: Hit, style: Style) -> list[str]:
     label = "title" if of_title else speaker(who, style)
     colour = style.dim if of_title else painter(who, style)
     text, paints = label + ": ", [_Paint(0, len(label) + 1, colour)]
-    end = 0
-    snippet = one_line(hit.snippet)
-    for found in _MARKED.finditer(snippet):
-        text += snippet[end : found.start()]
-        matched = found[1] if style.colour else found[0]
+    done = 0
+    for start, end in hit.spans:
+        text += piece(hit.snippet_text[done:start])
+        matched = piece(hit.snippet_text[start:end])
         if style.colour:
             paints.append(_Paint(len(text), len(text) + len(matched), style.match))
-        text += matched
-        end = found.end()
-    text += snippet[end:]
+            text += matched
+        else:
+            text += style.match(matched)
+        done = end
+    text += piece(hit.snippet_text[done:])
     room = None if style.width is None else max(style.width - 2 * len(_INDENT), _AT_LEAST)
     first, *others = _painted(text, paints, room)
     return [_POINTER + first, *(2 * _INDENT + line for line in others)]
