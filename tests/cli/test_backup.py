@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from tests.cli.harness import DAY, NOW, Hermes
-from tests.cli.test_errors import assert_one_line
+from tests.cli.test_error_output import assert_one_line
 from tests.servers.server_processes import Server
 from tests.servers.stores import postgresql_place
 

@@ -17,7 +17,7 @@ from tests.care.repair.other_processes import write_and_die
 from tests.cli.harness import Hermes, Result
 from tests.cli.sample_store import ARCHIVED, AUTH, OLD, PLAN, PROJECT, TOOL, WEATHER
 from tests.cli.terminal import SLOW_COMMAND, Terminal
-from tests.cli.test_errors import assert_one_line
+from tests.cli.test_error_output import assert_one_line
 from tests.fixtures.hermes import stored
 
 ALL = 10

@@ -16,7 +16,7 @@ from hermes_sessions.storage.sqlite import schema
 from tests.cli.harness import NOW, Hermes
 from tests.cli.sample_store import AUTH, PROJECT
 from tests.cli.terminal import SLOW_COMMAND, Terminal
-from tests.cli.test_errors import assert_one_line
+from tests.cli.test_error_output import assert_one_line
 from tests.cli.test_export_import import MEASURED
 from tests.fixtures.hermes import stored
 from tests.servers.server_processes import Server
