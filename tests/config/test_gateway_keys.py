@@ -167,7 +167,7 @@ def test_a_wrong_number_is_a_warning_and_the_default(
     (warning,) = settings.warnings
     assert warning.startswith(f"{settings.home / 'config.yaml'}, line 2: ")
     assert f".{key} " in warning
-    assert warning.endswith("has its default.")
+    assert warning.endswith("the default is used.")
     config = GatewayConfig.from_settings(settings)
     assert config.get_reset_policy("telegram", "group") == SessionResetPolicy()
 
@@ -224,7 +224,7 @@ def test_the_documented_variables_win_over_the_file(load: Load) -> None:
         (
             "platforms: {telegram: here}",
             (
-                "platforms.telegram is a single value, but it is a section with keys of its own, "
+                "platforms.telegram is a single value, but it must be a section with keys, "
                 "like platforms.telegram.enabled."
             ),
         ),
@@ -292,7 +292,7 @@ def test_all_problems_are_told_at_once(load: Load) -> None:
         (
             "platforms: {'a b': {}}",
             (
-                "platforms.a b is ignored because no platform has such a name; allowed: a name of "
+                "platforms.a b is ignored because it is not a valid name; allowed: a name of "
                 "lower-case letters, digits, - and _"
             ),
         ),

@@ -368,7 +368,7 @@ sessions:
 """
     )
     assert [problem.split(": ")[:2] for problem in found] == [
-        ["  line 1", ("display is a list, but it is a section with keys of its own, like "
+        ["  line 1", ("display is a list, but it must be a section with keys, like "
          "display.resume_display. Write the keys below it, indented.")],
         ["  line 3", 'sessiondb.max_message_bytes is "12"; allowed'],
         ["  line 5", 'sessiondb.sqlite.lock_timeout is "soon"; allowed'],
@@ -376,9 +376,9 @@ sessions:
         ["  line 7", ("sessiondb.sqlite.path refers to NOWHERE, not set in the environment. "
          "Set it, or write a default, like ${NOWHERE:-default}.")],
         ["  line 8", 'sessiondb.provider is ""; allowed'],
-        ["  line 9", "sessiondb.sqlite is there twice, first in line 4. Keep one of them."],
+        ["  line 9", "sessiondb.sqlite is there twice, first in line 4. Remove one of them."],
         ["  line 11", 'sessions.trash_days is "-1"; allowed'],
-        ["  line 12", "sessions.trash_days is there twice, first in line 11. Keep one of them."],
+        ["  line 12", "sessions.trash_days is there twice, first in line 11. Remove one of them."],
     ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ _MODULE_OF = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for an existing one
+if not TYPE_CHECKING:  # else a type checker accepts any name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:

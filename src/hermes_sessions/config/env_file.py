@@ -1,7 +1,7 @@
-"""The file ``.env`` beside the configuration: variables for ``${VAR}`` that the environment lacks.
+"""The file ``.env`` beside the configuration: values for ``${VAR}`` that the environment lacks.
 
-It is written as shells and systemd read such files, so that either may have it, too. It has no say
-in anything but ``${VAR}``: a variable that is a setting by itself counts in the environment alone.
+Shells and systemd can read it as well. It is used for ``${VAR}`` only: a variable that overrides a
+setting, such as ``SESSION_IDLE_MINUTES``, must be set in the environment.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 
 
 def env_file_path(home: Path) -> Path:
-    """Return where the file is, whether or not it exists."""
+    """Return the path of the file, whether or not it exists."""
     return home / ENV_FILE_NAME
 
 
 class EnvironmentWithFile(Mapping[str, str]):
-    """The variables of an environment, and after them those of a file, read when one is missing.
+    """The variables of an environment, then those of a file, which is read when one is missing.
 
-    Raises ConfigError at that moment if the file cannot be read. A file that is not there has none.
+    Raises ConfigError at that moment if the file cannot be read. A missing file has no variables.
     """
 
     def __init__(self, environ: Mapping[str, str], path: Path) -> None:
@@ -59,9 +59,9 @@ class EnvironmentWithFile(Mapping[str, str]):
 
 
 def read_env_file(path: Path) -> str:
-    """Return the text of the file; nothing when there is none.
+    """Return the text of the file; empty if it does not exist.
 
-    Raises ConfigError when it cannot be read. No message repeats what it holds.
+    Raises ConfigError when it cannot be read. No message repeats its contents.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -70,14 +70,14 @@ def read_env_file(path: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}. Give yourself permission to read it, or "
-            f"set the variables in the environment and move it away."
+            f"set the variables in the environment and remove the file."
         ) from error
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8. Save it with that encoding.") from None
 
 
 def variables_in(text: str) -> dict[str, str]:
-    """Return what is assigned, the last of each name; lines that are no assignment are skipped."""
+    """Return the variables, the last value of each name; other lines are skipped."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         if match := _ASSIGNMENT.fullmatch(line):

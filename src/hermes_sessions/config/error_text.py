@@ -1,4 +1,4 @@
-"""How text of the configuration is repeated in messages: short, printable, without secrets."""
+"""Quote text of the configuration in messages: short, printable, without secrets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ MAX_SHOWN = 60
 
 _SECRET_ENDINGS = ("token", "key", "password", "passwd", "dsn", "secret")
 
-# Credentials in a connection string that was written where something else belongs.
+# Credentials in a connection string that was written under another key.
 _USER_INFO = r"(?s)(?<=://).*@"
 _ASSIGNMENT = r"(?i)((?:password|passwd|pwd|secret|token|key)\s*=\s*)[^&\s]+"
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of a key or environment variable of this name is never shown."""
+    """Tell whether the value of a key or environment variable of this name is a secret."""
     return name.lower().endswith(_SECRET_ENDINGS)
 
 

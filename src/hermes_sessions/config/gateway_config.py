@@ -1,4 +1,4 @@
-"""What the lifecycle of conversations is configured by, as one value that a test can write down."""
+"""The configuration of the lifecycle of conversations, as one value that tests can construct."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from hermes_sessions.config.gateway_settings import ResetOverrides, SessionResetSettings
 
 
-# What platforms are called in the configuration, where that differs from the platform's name.
-
-#: By the section under ``platforms``.
+#: Platforms whose name differs from their section under ``platforms``, by the section.
 _CALLED: Final[Mapping[str, str]] = MappingProxyType({"api": "api_server"})
 
 
@@ -45,7 +43,7 @@ _POLICY_FIELDS: Final = frozenset(field.name for field in fields(SessionResetPol
 
 @dataclass(frozen=True, slots=True)
 class HomeChannel:
-    """Where a platform's messages go when nobody says where."""
+    """Where messages of a platform go when no chat is given."""
 
     chat_id: str
     name: str | None = None
@@ -54,51 +52,51 @@ class HomeChannel:
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """How conversations are told apart, when they start anew, and how turns are run.
+    """How conversations are separated, when they get a new session, and how turns are run.
 
-    ``GatewayConfig()`` has the documented defaults. Immutable; times are in seconds.
+        ``GatewayConfig()`` has the documented defaults. Immutable; times are in seconds.
 
-    Raises:
-        InvalidInput: overrides name a field that a policy does not have, a value is not allowed,
-            the namespace is empty, or there is no room for a single agent or message.
+        Raises:
+            InvalidInput: overrides name a field that a policy does not have, a value is not allowed,
+    the namespace is empty, or a limit is below 1.
     """
 
-    #: When any conversation starts anew.
+    #: When any conversation gets a new session.
     reset_policy: SessionResetPolicy = _DEFAULT_POLICY
     #: Fields that differ in ``dm``, ``group``, ``channel``, ``thread``.
     reset_by_type: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
     #: Fields that differ on a platform; they win over those by type.
     reset_by_platform: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
-    #: In groups and channels everybody has a conversation of their own.
+    #: In groups and channels, each user has a conversation of their own.
     group_sessions_per_user: bool = default_of(Settings, "group_sessions_per_user")
     #: In threads, too.
     thread_sessions_per_user: bool = default_of(Settings, "thread_sessions_per_user")
-    #: The bot whose lanes these are, where several share a database.
+    #: The bot that owns the lanes, where several share a database.
     namespace: str = default_of(GatewaySettings, "namespace")
-    #: Lanes that were not used for so many days are forgotten; 0: none.
+    #: After how many unused days a lane is removed; 0: never.
     session_store_max_age_days: int = default_of(Settings, "session_store_max_age_days")
-    #: How long after an interruption a conversation goes on by itself; 0 or less: however long.
+    #: How long after an interruption a conversation continues; 0 or less: no limit.
     auto_continue_freshness: float = default_of(AgentSettings, "gateway_auto_continue_freshness")
-    #: How long a turn may do nothing before it is ended; 0: for ever.
+    #: How long a turn may be inactive before it is ended; 0: no limit.
     turn_timeout: float = default_of(AgentSettings, "gateway_timeout")
-    #: When the user is warned of that; 0: never.
+    #: Inactivity after which the user is warned; 0: no warning.
     turn_warning: float = default_of(AgentSettings, "gateway_timeout_warning")
-    #: How often the user hears that a long turn is still at work; 0: never.
+    #: How often the user is told that a long turn is still running; 0: never.
     notify_interval: float = default_of(AgentSettings, "gateway_notify_interval")
     #: How long turns may finish when the gateway stops; 0: not at all.
     drain_timeout: float = default_of(AgentSettings, "restart_drain_timeout")
-    #: What a message does that comes while a turn runs.
+    #: What a message does that arrives while a turn runs.
     busy_input_mode: BusyInputMode = default_of(DisplaySettings, "busy_input_mode")  # noqa: RUF009
     #: Whether a message that has to wait is acknowledged.
     busy_ack_enabled: bool = default_of(DisplaySettings, "busy_ack_enabled")
-    #: Whether ids and names are kept from the model.
+    #: Whether ids and names are hidden from the model.
     redact_pii: bool = default_of(PrivacySettings, "redact_pii")
     #: Platforms that are enabled.
     connected_platforms: tuple[str, ...] = ()
     home_channels: Mapping[str, HomeChannel] = field(default_factory=dict, hash=False)
     #: Whether ``sessions.json`` is written; None: where the store is a file on this machine.
     write_sessions_json: bool | None = default_of(GatewaySettings, "write_sessions_json")
-    #: How long after its start a gateway first looks for expired conversations, and how often then.
+    #: When a gateway first checks for expired conversations, and the time between two checks.
     expiry_first_pass: float = default_of(GatewaySettings, "expiry_first_pass")
     expiry_interval: float = default_of(GatewaySettings, "expiry_interval")
     #: Whether the agent gets a turn to save what matters before an automatic reset.
@@ -110,7 +108,7 @@ class GatewayConfig:
     agent_cache_ttl: float = default_of(GatewaySettings, "agent_cache_ttl")
     #: How many messages may wait in one lane.
     mailbox_limit: int = default_of(GatewaySettings, "mailbox_limit")
-    #: For how many days it is remembered what was answered, and by whom.
+    #: How many days records of answered messages are kept.
     keep_days: int = default_of(GatewaySettings, "keep_days")
 
     def __post_init__(self) -> None:
@@ -129,7 +127,7 @@ class GatewayConfig:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> GatewayConfig:
-        """Return what the configuration file says."""
+        """Return the configuration of a home directory."""
         reset, gateway, agent = settings.session_reset, settings.gateway, settings.agent
         return cls(
             reset_policy=SessionResetPolicy.from_dict(_given(reset)),
@@ -200,6 +198,6 @@ def _checked(where: str, name: str, overrides: Overrides) -> Overrides:
             f"{where}[{name!r}] has {', '.join(unknown)}, which a reset policy does not have; "
             f"allowed: {', '.join(sorted(_POLICY_FIELDS))}."
         )
-    # What is not allowed is refused now, not when the first message arrives.
+    # Invalid values are refused now, not when the first message arrives.
     SessionResetPolicy.from_dict(overrides)
     return MappingProxyType({key: value for key, value in overrides.items() if value is not None})

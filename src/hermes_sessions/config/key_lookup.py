@@ -1,4 +1,4 @@
-"""Where in the file the declared keys are, and what else stands beside them."""
+"""Find the declared keys in the file, and report the others."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hermes_sessions.config.keys import (
 )
 from hermes_sessions.config.yaml_document import Node, Scalar, Section
 
-# Keys that nobody declared: which ones deserve a word, and what they were probably meant to be.
+# Undeclared keys: which ones are reported, and which key was probably meant.
 
-# In our own sections everything unknown is reported and a guess may be bold. Elsewhere the guess
-# decides whether to speak at all, and hundreds of names of other programs must stay unmentioned.
+# In our own sections every unknown key is reported, and a weak match is suggested. In shared ones
+# only a strong match is reported, because other programs keep hundreds of keys there.
 _BOLD = 0.6
 
 
@@ -33,9 +33,9 @@ _CAREFUL = 0.82
 
 
 def unknown_key_warning(section: str, name: str, *, at: str | None = None) -> str | None:
-    """Return what to say about the undeclared key ``name`` in ``section``, or None for nothing.
+    """Return the warning about the undeclared key ``name`` in ``section``, or None.
 
-    ``at`` is the section's path in the file, where it has a name of the user's choice.
+    ``at`` is the section's path in the file, where the user chose its name.
     """
     path = f"{section}.{name}" if section else name
     if path in RESERVED and "." not in name:
@@ -86,20 +86,20 @@ def _elsewhere(section: str, name: str) -> str | None:
 
 @dataclass(slots=True)
 class FoundKeys:
-    """What the file holds for us, by path, and what is wrong or odd, by line."""
+    """The declared keys in the file, by path, and problems and warnings, by line."""
 
     #: The node of each declared key.
     at: dict[str, tuple[int, Node]] = field(default_factory=dict)
     #: The keys of sections that the user named.
     keys: list[Key] = field(default_factory=list)
-    #: What else stands in a section that may hold more than is declared.
+    #: Undeclared keys of sections that keep them.
     free: dict[str, dict[str, tuple[int, Node]]] = field(default_factory=dict)
     problems: list[tuple[int, str]] = field(default_factory=list)
     warnings: list[tuple[int, str]] = field(default_factory=list)
 
 
 def find_keys(document: Section) -> FoundKeys:
-    """Return where the declared keys are in ``document``, and what else was found beside them."""
+    """Return where the declared keys are in ``document``, and what is wrong or unknown."""
     findings = FoundKeys()
     _search("", document, findings)
     return findings
@@ -118,7 +118,7 @@ def _search(prefix: str, section: Section, findings: FoundKeys) -> None:
             _note_unknown(prefix, declared_prefix, key, node, findings)
         elif path in first_lines:
             first = first_lines[path]
-            problem = f"{path} is there twice, first in line {first}. Keep one of them."
+            problem = f"{path} is there twice, first in line {first}. Remove one of them."
             findings.problems.append((key.line, problem))
         else:
             first_lines[path] = key.line
@@ -126,7 +126,7 @@ def _search(prefix: str, section: Section, findings: FoundKeys) -> None:
 
 
 def _note(path: str, line: int, node: Node, findings: FoundKeys) -> None:
-    """Note what is declared at ``path``."""
+    """Record the key or section at ``path``."""
     declared = declared_path(path)
     if declared in KEY_AT:
         findings.at[path] = (line, node)
@@ -160,7 +160,7 @@ def _note_unknown(
 
 
 def _declare(path: str, declared: str, findings: FoundKeys) -> None:
-    """Take over the keys of a named section, under the name it has."""
+    """Add the keys of a named section, under the name it has."""
     findings.keys += [
         key._replace(path=path + key.path.removeprefix(declared))
         for key in KEYS
@@ -171,7 +171,7 @@ def _declare(path: str, declared: str, findings: FoundKeys) -> None:
 
 
 def _is_name(prefix: str, key: Scalar, findings: FoundKeys) -> bool:
-    """Tell whether a section may have this name, and note what is odd about it."""
+    """Tell whether a section may have this name, and record a warning about it."""
     if prefix == "platforms":
         return _is_platform(key, findings)
     options = list(get_args(ChatType))
@@ -191,7 +191,7 @@ def _is_platform(key: Scalar, findings: FoundKeys) -> bool:
     try:
         name = Name().parse(key.text, NO_CONTEXT)
     except NotAllowed:
-        text = f"{path} is ignored because no platform has such a name; allowed: {Name.allowed}"
+        text = f"{path} is ignored because it is not a valid name; allowed: {Name.allowed}"
         findings.warnings.append((key.line, text))
         return False
     from hermes_sessions.model.source import Platform
@@ -216,6 +216,6 @@ def _not_a_section(path: str, declared: str, node: Node) -> str:
     shape = "a single value" if isinstance(node, Scalar) else "a list"
     example = next(key.path for key in KEYS if key.path.startswith(f"{declared}."))
     return (
-        f"{path} is {shape}, but it is a section with keys of its own, like "
+        f"{path} is {shape}, but it must be a section with keys, like "
         f"{example.replace(declared, path, 1)}. Write the keys below it, indented."
     )

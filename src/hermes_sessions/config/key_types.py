@@ -1,7 +1,7 @@
-"""Kinds of values: how the text of a key becomes a value, and how what is allowed is put in words.
+"""Kinds of values: parse the text of a key, show a value, and describe what is allowed.
 
-A kind reads text, never YAML's own types: what comes from ``${VAR}`` or from an environment
-variable is text, and text keeps ``on`` and ``1:30`` from turning into something nobody wrote.
+A kind reads text, never YAML's own types: values of ``${VAR}`` and of environment variables are
+text, and YAML would turn ``on`` and ``1:30`` into something else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHOLE = r"[+-]?[0-9](?:_?[0-9]){0,17}"
 _DECIMAL = r"[+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,3})?"
 _SIZE = r"([0-9](?:_?[0-9]){0,17})\s*([A-Za-z]*)"
 
-# One meaning per unit: KB and KiB are both 1024 bytes, as people mean it when they speak of limits.
+# One meaning per unit: KB and KiB are both 1024 bytes, as usual for limits.
 _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     name + ending: 1024**power
     for power, name in enumerate(("k", "m", "g"), start=1)
@@ -30,16 +30,16 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 
 
 class ParseContext(NamedTuple):
-    """What a value may be relative to."""
+    """What the value of a key may depend on."""
 
     home: Path
     environ: Mapping[str, str]
-    #: The environment and what is kept beside the file, where there is such a thing.
+    #: The environment and the file ``.env``, if there is one.
     kept: Mapping[str, str] | None = None
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What ``${VAR}`` may name."""
+        """The variables for ``${VAR}``."""
         return self.environ if self.kept is None else self.kept
 
 
@@ -48,7 +48,7 @@ NO_CONTEXT: Final = ParseContext(Path(), {})
 
 
 class NotAllowed(Exception):
-    """The text is not a value of this kind; the caller words the message."""
+    """The text is not a value of this kind; the caller writes the message."""
 
 
 class Kind(Protocol):
@@ -56,7 +56,7 @@ class Kind(Protocol):
 
     @property
     def allowed(self) -> str:
-        """What may be written, as it reads after the word "allowed:"."""
+        """The allowed values, in words that follow "allowed:"."""
         ...
 
     def parse(self, text: str, context: ParseContext, /) -> object:
@@ -141,7 +141,7 @@ class OptionalValue:
 
 
 class Seconds:
-    """A time span in seconds, fractions allowed; above zero, or *at_least* so many."""
+    """A duration in seconds, fractions allowed; above zero, or at least *at_least*."""
 
     def __init__(self, *, at_most: int, at_least: int | None = None) -> None:
         self._at_most = at_most
@@ -249,7 +249,7 @@ class Name:
 
 
 class YesNo:
-    """Yes or no, in the words that people use for it."""
+    """True or false, in any of the usual words."""
 
     allowed = "true or false (also yes, on, 1 and no, off, 0)"
 
@@ -350,35 +350,32 @@ class MapOf:
         return "; ".join(f"{name}: {self.kind.show(each)}" for name, each in entries)
 
 
-# What is said about a key of the configuration file where it is declared.
-
-
 #: The default of a key that has none.
 REQUIRED: Final = object()
 
 
 class HomeDefault(NamedTuple):
-    """A default that depends on the home directory, and how the reference describes it."""
+    """A default that depends on the home directory, and its description."""
 
     value: Callable[[Path], object]
     described: str
 
 
 class Key(NamedTuple):
-    """One key: its dotted path, what may be written, the default, and one line about it."""
+    """One key: dotted path, kind of value, default, and one line of documentation."""
 
     path: str
     kind: Kind
     default: object
     doc: str
     environment: tuple[str, ...] = ()
-    """Environment variables that win over the file; the first that is set and not empty."""
+    """Environment variables that override the file; the first that is set and not empty."""
 
     may_be_unset: bool = False
-    """Whether a `${VAR}` that is not set means the default: the store can do without this key."""
+    """Whether a `${VAR}` that is not set means the default: the store works without this key."""
 
     invalid_means_default: bool = False
-    """Whether a value that is not allowed is a warning and means the default, and no error."""
+    """Whether an invalid value is only a warning and means the default."""
 
     ask: object = None
     """How the set-up of a platform asks for it: an `Ask` of ``gateway.platforms.spec``, or None."""

@@ -1,4 +1,4 @@
-"""Where things live: the home directory, the configuration file and the default store."""
+"""Paths: the home directory, the configuration file and the default store."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def default_store_path(home: Path) -> Path:
 
     Another program may keep a ``state.db`` of a later format there, which is never touched;
     ``hermes sessions import`` copies it to ``hermes-sessions.db``, which is the default from then
-    on. A link of that name counts although its target is missing: a disk that is not mounted must
-    not look like a store that was never made.
+    on. A link of that name counts even if its target is missing: a store on a disk that is not
+    mounted must not look like one that does not exist.
     """
     imported = home / IMPORTED_STORE_FILE_NAME
     try:

@@ -37,8 +37,8 @@ from hermes_sessions.errors import ConfigError
 # ``${VAR}`` in values of the configuration file.
 #
 # The language is small on purpose: ``${NAME}`` is the variable, ``${NAME:-text}`` is the variable
-# or the text if it is unset or empty, ``$${`` is a literal ``${``. What a variable holds is
-# inserted as it is and never searched again, so a secret that contains ``${`` stays intact.
+# or the text if it is unset or empty, ``$${`` is a literal ``${``. The value of a variable is
+# inserted unchanged and not substituted again, so a secret that contains ``${`` stays intact.
 
 
 _REFERENCE = re.compile(
@@ -52,7 +52,7 @@ _REFERENCE = re.compile(
 
 
 class Substituted(NamedTuple):
-    """The text after substitution, and the variables that were asked for, in order."""
+    """The text after substitution, and the variables it refers to, in order."""
 
     text: str
     variables: tuple[str, ...]
@@ -106,9 +106,9 @@ def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
 
 
 class Resolved(NamedTuple):
-    """The value of every key that has one, and lines with what is wrong or odd there.
+    """The value of every key that has one, and problems and warnings with their lines.
 
-    What is not in the file has line 0.
+    Line 0 stands for the environment.
     """
 
     values: dict[str, object]
@@ -187,7 +187,7 @@ def resolve_values(
             if not key.invalid_means_default:
                 resolved.problems.append((line, str(error)))
                 continue
-            resolved.warnings.append((line, f"{error} Until then, it has its default."))
+            resolved.warnings.append((line, f"{error} Until then, the default is used."))
             value = key.default_value(context.home)
         resolved.values[key.path] = value
     return resolved
@@ -250,7 +250,7 @@ def _extra(
     context: ParseContext,
     problems: list[tuple[int, str]],
 ) -> NamedValues[object]:
-    """Return what nobody declared, with `${VAR}` replaced, and note where that is not possible."""
+    """Return undeclared keys with `${VAR}` replaced; add a problem where that is not possible."""
     values: dict[str, object] = {}
     for name, (line, node) in entries.items():
         try:

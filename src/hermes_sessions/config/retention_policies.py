@@ -1,4 +1,4 @@
-"""The limits that are configured, as retention sees them."""
+"""Retention policies from the settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hermes_sessions.model.retention import ClassLimits, RetentionPolicies
 
 
 def retention_policies(settings: Settings) -> RetentionPolicies:
-    """Return the limits of every class. ``sessions.auto_prune`` gives an age to those that have no
-    limit of their own.
+    """Return the limits of every class. With ``sessions.auto_prune``, classes without a limit of
+    their own get ``sessions.retention_days``.
     """
     configured = settings.retention
     age = settings.sessions.retention_days if settings.sessions.auto_prune else None

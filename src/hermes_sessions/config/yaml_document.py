@@ -28,7 +28,7 @@ _MERGE = "<<"
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """A text as written; ``plain`` when it stands without quotes."""
+    """A text as written; ``plain`` if it has no quotes."""
 
     line: int
     text: str
@@ -36,7 +36,7 @@ class Scalar:
 
     @property
     def is_null(self) -> bool:
-        """Whether this is YAML's way of writing nothing."""
+        """Whether this is YAML's null."""
         return self.plain and self.text in _NULLS
 
 
@@ -58,8 +58,8 @@ class Section:
     def entries(self) -> list[tuple[Scalar, Node]]:
         """Return the keys of this section with their values, in file order.
 
-        What ``<<`` merges in comes last, and only under names not written here. Keys that are not
-        text are left out: no key of ours looks like that.
+        Keys merged by ``<<`` come last, except those that are written here. Keys that are not text
+        are skipped: none of ours is.
         """
         own = [
             (key, value)
@@ -142,10 +142,10 @@ def _read(path: Path) -> bytes | None:
         _unreadable(path, error)
     if stat.S_ISDIR(status.st_mode):
         raise ConfigError(
-            f"{path} is a directory, not a file. Move it away; without a file the defaults hold."
+            f"{path} is a directory, not a file. Remove it; without a file the defaults apply."
         )
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path} is not a regular file. Replace it by one, or remove it.")
+        raise ConfigError(f"{path} is not a regular file. Replace it with one, or remove it.")
     if status.st_size > MAX_FILE_BYTES:
         raise ConfigError(
             f"{path} has {status.st_size:,} bytes; a configuration has at most "
@@ -201,7 +201,7 @@ def _parse(path: Path, text: str) -> Node | None:
 
 
 def _syntax_message(path: Path, text: str, line: int, column: int, problem: str) -> str:
-    # Longer quotations in the parser's message are text of the file: an alias, an anchor, a tag.
+    # Longer quotes in the parser's message are text of the file: an alias, an anchor, a tag.
     reason = re.sub(r"'(?!<)[^']{2,}'", "", problem).strip() or "the text cannot be parsed"
     lines = text.splitlines()
     content = lines[line - 1] if line <= len(lines) else ""

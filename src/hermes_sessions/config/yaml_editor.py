@@ -1,8 +1,8 @@
-"""Changing the text of a configuration: what is not changed stays as somebody wrote it.
+"""Edit the text of a configuration in place, so that the rest stays exactly as it is.
 
 A YAML library that reads and writes would lose comments, order and quotes. So the text itself is
-edited, at the places that the parser names; and the result is read again and compared with what it
-should say. Whatever is written in an unusual way is refused, with what to write by hand.
+edited at the positions that the parser reports, and the result is parsed and compared with what was
+intended. Unusual YAML is refused, with the lines to write by hand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 
 from hermes_sessions.errors import ConfigError
 
-#: What a key can be set to; None takes it away.
+#: The value of a key; None removes it.
 Value = str | bool | tuple[str, ...] | None
 
 _SECTION: Final = "platforms"
@@ -23,14 +23,14 @@ _BOM: Final = "\ufeff"
 
 
 class NotEditable(ConfigError):
-    """The text is written in a way that cannot be changed in place."""
+    """The text cannot be edited in place."""
 
 
 def with_platform(text: str, name: str, values: Mapping[str, Value]) -> str:
-    """Return the text with keys of ``platforms.<name>`` set or taken away; the rest stays.
+    """Return the text with keys of ``platforms.<name>`` set or removed; the rest stays.
 
     Raises:
-        NotEditable: it cannot be changed here; the message has the lines to write by hand.
+        NotEditable: it cannot be edited; the message has the lines to write by hand.
     """
     mark = _BOM if text.startswith(_BOM) else ""
     before = text.removeprefix(mark).replace("\r\n", "\n")
@@ -42,14 +42,14 @@ def with_platform(text: str, name: str, values: Mapping[str, Value]) -> str:
     if not is_right:
         lines = "".join(f"  {line}\n" for line in platform_lines(name, values))
         raise NotEditable(
-            f"The configuration is written in a way that is not changed automatically. Write this "
-            f"into it by hand:\n{_SECTION}:\n{lines}"
+            f"The configuration cannot be edited automatically, because of how it is written. Add "
+            f"this by hand:\n{_SECTION}:\n{lines}"
         )
     return mark + (after.replace("\n", "\r\n") if "\r\n" in text else after)
 
 
 def platform_lines(name: str, values: Mapping[str, Value]) -> list[str]:
-    """Return the section of a platform, as it stands under ``platforms``."""
+    """Return the lines of a platform's section under ``platforms``."""
     return [f"{name}:", *(f"{' ' * _STEP}{line}" for line in _key_lines(values))]
 
 
@@ -64,7 +64,7 @@ def _written(value: Value) -> str:
 
 
 class _Unusual(Exception):
-    """This way of writing is left alone."""
+    """This form of YAML is not edited."""
 
 
 class _Edited:
@@ -106,14 +106,14 @@ class _Edited:
                 new[key] = value
             else:
                 edits.append(self._edit(*found, value))
-        # At its end, so that the comment that begins a section goes on to begin it.
+        # At its end, so that a comment at the start of a section stays there.
         lines = "".join(f"{' ' * column}{line}\n" for line in _key_lines(new))
         edits.append((self._end_of(section), self._end_of(section), lines))
         for start, end, replacement in sorted(edits, reverse=True):
             self.text = self.text[:start] + replacement + self.text[end:]
 
     def _edit(self, key: yaml.Node, node: yaml.Node, value: Value) -> tuple[int, int, str]:
-        """Return the part of the text in which a key is set, and what comes there."""
+        """Return the part of the text in which a key is set, and its replacement."""
         if value is not None and isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">"):
             space = " " if node.start_mark.index == node.end_mark.index else ""
             return node.start_mark.index, node.end_mark.index, space + _written(value)
@@ -128,7 +128,7 @@ class _Edited:
         self._insert(len(self.text), column, lines, before=gap)
 
     def _fill(self, key: yaml.Node, node: yaml.Node, lines: list[str]) -> None:
-        """Write into a section that has nothing in it."""
+        """Add keys to an empty section."""
         self._insert(self._end_of(node), key.start_mark.column + _STEP, lines)
         self.text = self.text[: node.start_mark.index] + self.text[node.end_mark.index :]
 
@@ -141,7 +141,7 @@ class _Edited:
 
     def _end_of(self, node: yaml.Node) -> int:
         """Return where the line after the last one of a value begins."""
-        # The parser ends a block where the next thing begins, which is after comments.
+        # The parser ends a block where the next node starts, which is after comments.
         while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             node = last[1] if isinstance(node, yaml.MappingNode) else last
@@ -177,7 +177,7 @@ def _content(text: str) -> Any:
 
 
 def _expected(text: str, name: str, values: Mapping[str, Value]) -> Any:
-    """Return what the text should say afterwards."""
+    """Return the intended contents."""
     content = _section(_content(text))
     platforms = _section(content.get(_SECTION))
     called = next((key for key in platforms if key.strip().lower() == name), name)
