@@ -220,7 +220,7 @@ def test_the_documented_variables_win_over_the_file(load: Load) -> None:
         ),
         ("group_sessions_per_user: perhaps", 'group_sessions_per_user is "perhaps"'),
         ("agent: {gateway_timeout: -1}", 'agent.gateway_timeout is "-1"; allowed: a number of sec'),
-        ("platforms: [telegram]", "platforms is a list, but it is a section"),
+        ("platforms: [telegram]", "platforms is a list, but it must be a section"),
         (
             "platforms: {telegram: here}",
             (

@@ -54,11 +54,11 @@ class HomeChannel:
 class GatewayConfig:
     """How conversations are separated, when they get a new session, and how turns are run.
 
-        ``GatewayConfig()`` has the documented defaults. Immutable; times are in seconds.
+    ``GatewayConfig()`` has the documented defaults. Immutable; times are in seconds.
 
-        Raises:
-            InvalidInput: overrides name a field that a policy does not have, a value is not allowed,
-    the namespace is empty, or a limit is below 1.
+    Raises:
+        InvalidInput: overrides name a field that a policy does not have, a value is not allowed,
+            the namespace is empty, or a limit is below 1.
     """
 
     #: When any conversation gets a new session.

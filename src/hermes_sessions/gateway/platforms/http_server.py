@@ -1,9 +1,9 @@
-"""An HTTP server inside the gateway: listens, leaves signals alone, and waits for nobody for ever.
+"""An HTTP server inside the gateway, with time limits, that leaves signals alone.
 
 uvicorn limits how long a connection may idle between requests, but not how long a client may take
-to send the head of one, and it refuses everything as soon as there are too many connections. So
-here a head has a time of its own; where there are too many connections, those go that have asked
-for nothing; and probes are answered also when everything else has to wait.
+to send the head of one, and it refuses everything when there are too many connections. Here, a head
+has a timeout; with too many connections, idle ones are closed first; and probes are always
+answered.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: Connections beyond the limit for as long as every other one waits for an answer.
+#: Connections beyond the limit while every other one waits for an answer.
 _ROOM_FOR_PROBES: Final = 32
-#: Files of the process that are no connections of a server: those of the store, of platforms, and
-#: of other servers.
+#: Open files of the process that are not connections of this server: those of the store, of
+#: platforms, and of other servers.
 _OTHER_FILES: Final = 512
-#: Connections that are accepted before anything is done about them. More at once would need a file
-#: each before the first of them could be closed.
+#: Connections that are accepted in one step. More would need a file each before the first of them
+#: could be closed.
 _ACCEPTED_AT_ONCE: Final = 32
 #: Connections that the system keeps until they are accepted.
 _BACKLOG: Final = 2_048
@@ -46,7 +46,7 @@ _FULL: Final = PlainTextResponse(
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """How long, and how many, are waited for."""
+    """Time and connection limits of a server."""
 
     #: Seconds in which the head of a request must have arrived.
     head_seconds: float = 10.0
@@ -54,8 +54,8 @@ class ServerLimits:
     idle_seconds: int = 30
     #: Seconds in which answers may be finished when the server stops.
     stop_seconds: int = 3
-    #: Connections at once, and requests: more are told to come back. A connection without a
-    #: request makes way for others.
+    #: Concurrent connections and requests; more get 503. A connection without a request is closed
+    #: to make room for others.
     connections: int = 1_000
     #: Bytes of a request's head.
     head_bytes: int = 32 * 1024
@@ -74,9 +74,8 @@ class Listener:
         patience: ServerLimits,
         probes: Collection[str] = (),
     ) -> None:
-        """*section* of the configuration is named when the address cannot be used. With port 0 a
-        free one is taken; `port` then says which. *probes* are paths that are answered however
-        many requests wait.
+        """*section* of the configuration is named when the address cannot be used. With port 0, a
+        free one is used; `port` tells which. *probes* are paths that are always answered.
         """
         self._app = app
         self._probes = probes
@@ -89,11 +88,11 @@ class Listener:
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody answers."""
+        """Whether it serves requests."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
             ConfigError: the address cannot be used.
@@ -131,16 +130,14 @@ class Listener:
         await self._server.is_ready.wait()
 
     async def stop(self) -> None:
-        """Stop listening when answers are finished, or their time is over; a second call does
-        nothing.
-        """
+        """Stop listening after answers are finished or timed out; a second call does nothing."""
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the gateway, and says when it listens."""
+    """Leaves signals to the gateway, and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -153,16 +150,16 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            # asyncio has one number for both.
+            # asyncio uses one number for both.
             listener.listen(_BACKLOG)
         self.is_ready.set()
 
 
 class _Connections:
-    """The connections of a server, so that new ones find room.
+    """The connections of a server; closes some to make room for new ones.
 
-    Whoever has not asked for anything yet goes first, the oldest before the others: opening
-    connections costs nothing, and must not keep out a client that has something to say.
+    Connections without a request are closed first, oldest first: opening connections costs
+    nothing, and must not keep out a client that sends a request.
     """
 
     def __init__(self, most: int) -> None:
@@ -173,7 +170,7 @@ class _Connections:
         self._idle: dict[_BoundedHead, None] = {}
 
     def add(self, connection: _BoundedHead) -> None:
-        """Count a new connection, for which another one may have to go."""
+        """Count a new connection, and close another one if there are too many."""
         self._all.add(connection)
         if len(self._all) > self._most:
             first = next(iter(self._without_head), None) or next(iter(self._idle), None)
@@ -184,7 +181,7 @@ class _Connections:
                 first.close_now()
 
     def sort(self, connection: _BoundedHead, *, is_busy: bool, is_head_due: bool) -> None:
-        """Note what a connection does."""
+        """Record what a connection does."""
         if connection not in self._all:
             return
         for of, is_one in (
@@ -204,7 +201,7 @@ class _Connections:
 
 
 class _BoundedHead(H11Protocol):
-    """Closes a connection whose next request does not begin in time, or whose place is needed."""
+    """Closes a connection whose next request is late, or whose place is needed."""
 
     head_seconds: ClassVar[float]
     #: Of the same server.
@@ -230,7 +227,7 @@ class _BoundedHead(H11Protocol):
         super().connection_lost(exc)
 
     def close_now(self) -> None:
-        """Close the connection without a word: there is nobody to answer."""
+        """Close the connection without an answer: there is no request."""
         self._forget_head()
         self.transport.abort()
 
@@ -240,7 +237,7 @@ class _BoundedHead(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _watch_head(self) -> None:
-        """Give a head that has begun, or must begin, its time: once, however it drips."""
+        """Start the timeout of a request's head, once per head."""
         is_due = self._is_head_due()
         self.others.sort(self, is_busy=self._is_busy, is_head_due=is_due)
         if self._is_busy or not is_due:
@@ -249,8 +246,8 @@ class _BoundedHead(H11Protocol):
             self._head_timer = self.loop.call_later(self.head_seconds, self._close)
 
     def _is_head_due(self) -> bool:
-        # Between two requests, idling is allowed as long as nothing of the next has come. What was
-        # answered before all of its body had come is not idle.
+        # Between two requests, a connection may idle until the next one starts. One that was
+        # answered before its whole body arrived is not idle.
         is_first = self.cycle is None
         is_idle = self.conn.their_state is h11.IDLE
         return is_first or not is_idle or bool(self.conn.trailing_data[0])
@@ -266,7 +263,7 @@ class _BoundedHead(H11Protocol):
 
 
 class _Bounded:
-    """Answers so many requests at once; more are told to come back, except probes."""
+    """Limits concurrent requests; more get 503, except probes."""
 
     def __init__(self, app: ASGIApp, most: int, probes: Collection[str]) -> None:
         self._app = app
@@ -289,8 +286,8 @@ class _Bounded:
 
 
 def _make_room(wanted: int, section: str) -> int:
-    """Return how many connections there may be: as many as wanted, unless the system lets this
-    process open too few files. The store needs some of them.
+    """Return the maximum number of connections: as requested, unless this process may open too few
+    files. The store needs some of them.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
@@ -302,8 +299,8 @@ def _make_room(wanted: int, section: str) -> int:
         if soft < needed:
             room = max(soft - _OTHER_FILES, soft // 4)
             logger.warning(
-                "%s: %d connections at once instead of %d, because this process may open %d files; "
-                "raise that limit (ulimit -n, LimitNOFILE)",
+                "%s: limited to %d connections instead of %d, because the process may open %d "
+                "files; raise that limit (ulimit -n, LimitNOFILE)",
                 section,
                 room,
                 wanted,

@@ -1,6 +1,6 @@
-"""The Markdown that models write, as far as every messenger reads it in the same way.
+"""Parse the Markdown that models write, as far as it is the same for every messenger.
 
-What is made of it is each messenger's own: see the ``formatting`` of a platform.
+Each platform renders it in its own ``formatting`` module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from hermes_sessions.gateway.platforms.text_splitter import Fence, find_fences
 
-#: Emphasis inside emphasis inside …: what is deeper is left as it is written.
+#: Emphasis nested deeper than this is left as it is written.
 DEEPEST: Final = 8
 
 HEADING: Final = re.compile(r"#{1,6}[ \t]+(.*?)[ \t]*#*")
@@ -37,7 +37,7 @@ def segments(text: str) -> Iterator[str | Fence]:
 
 
 def language_of(text: str, fence: Fence) -> str | None:
-    """Return the language that a block of code names, if it can be one."""
+    """Return the language of a code block, if it is a valid name."""
     named = text[fence.start : fence.inside].strip().lstrip("`~").strip()
     language = _LANGUAGE.match(named)
     return language[0] if language else None
@@ -54,7 +54,7 @@ def blocks(prose: str) -> Iterator[list[str]]:
 
 
 def table_end(lines: Sequence[str], at: int) -> int:
-    """Return where the table that begins at a line ends; *at* if none does."""
+    """Return the end of the table that starts at a line; *at* if there is none."""
     rule = at + 1
     if "|" not in lines[at] or rule == len(lines) or not _TABLE_RULE.fullmatch(lines[rule]):
         return at
@@ -62,16 +62,16 @@ def table_end(lines: Sequence[str], at: int) -> int:
 
 
 def run_end(lines: Sequence[str], at: int, belongs: Callable[[str], object]) -> int:
-    """Return where the lines from *at* on that belong together end."""
+    """Return the end of the group of lines that starts at *at*."""
     while at < len(lines) and belongs(lines[at]):
         at += 1
     return at
 
 
 def inline_pattern(*more: str) -> re.Pattern[str]:
-    """Return what finds marks inside a line, by the groups ``escaped``, ``code``, ``label`` and
-    ``address``, ``bolded``, ``struck``, ``starred``, ``lined``; *more* are alternatives of a
-    messenger's own, looked for after code and before everything else.
+    """Return the pattern of inline markup, with the groups ``escaped``, ``code``, ``label`` and
+    ``address``, ``bolded``, ``struck``, ``starred``, ``lined``. *more* are alternatives of one
+    messenger, which match after code and before everything else.
     """
     alternatives = (
         r"(?P<escaped>\\[!-/:-@\[-`{-~])",
@@ -96,7 +96,7 @@ def rewrite(
     found: Callable[[re.Match[str]], str],
     rest: Callable[[str], str],
 ) -> str:
-    """Return *text* with what *pattern* finds as *found* writes it, and all else as *rest* does."""
+    """Return *text* with matches of *pattern* replaced by *found*, and the rest by *rest*."""
     written: list[str] = []
     at = 0
     for match in pattern.finditer(text):
@@ -107,41 +107,41 @@ def rewrite(
 
 
 def whole_characters(text: str) -> str:
-    """Return *text* with a sign in place of every half of a character, which nobody can send."""
+    """Return *text* with lone surrogates replaced, which cannot be encoded."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def readable(text: str) -> str:
-    """Return *text* without what cannot be sent: halves of characters, NUL."""
+    """Return *text* without lone surrogates and NUL, which cannot be sent."""
     return whole_characters(text).replace("\0", "\ufffd")
 
 
-# Marks inside a line as HTML: Matrix and Telegram differ in the tags and addresses they allow.
+# Inline markup as HTML: Matrix and Telegram differ in the tags and URLs they allow.
 #
-# Everything is escaped, and tags are nested because they are made from nested pieces: whoever shows
-# it can read it, whatever was written.
+# All text is escaped, and tags are always nested, so that the result is valid whatever the model
+# wrote.
 
 
 _PATTERN: Final = inline_pattern()
 
 
 def escape(text: str) -> str:
-    """Return *text* as it stands between tags."""
+    """Return *text* escaped for HTML."""
     return html.escape(text, quote=False)
 
 
 class InlineHtml:
-    """Writes what stands in a line."""
+    """Renders inline markup as HTML."""
 
     def __init__(self, *, tags: Mapping[str, str], addresses: re.Pattern[str]) -> None:
-        """*tags* by the groups of `inline_pattern` that stand for emphasis; links whose address
-        does not begin as *addresses* says are left as they are written.
+        """*tags* are by the groups of `inline_pattern` for emphasis; links whose URL does not
+        start with one of *addresses* are left as they are written.
         """
         self._tags = tags
         self._addresses = addresses
 
     def show(self, text: str, depth: int = 0) -> str:
-        """Return *text*, inside so many marks, as HTML."""
+        """Return *text* as HTML, at this depth of nesting."""
         if depth > DEEPEST:
             return escape(text)
         return rewrite(_PATTERN, text, found=partial(self._marked, depth=depth + 1), rest=escape)
@@ -163,8 +163,8 @@ class InlineHtml:
         return f'<a href="{address}">{self.show(found["label"], depth)}</a>'
 
 
-# Markup by signs, as Slack and WhatsApp have it: ``*bold*``, ``_italic_``, ``~strike~`` and code
-# between ticks.
+# The markup of Slack and WhatsApp: ``*bold*``, ``_italic_``, ``~strike~`` and code between
+# backticks.
 
 
 _TICKS: Final = "```"
@@ -174,13 +174,13 @@ _SIGNS: Final = (("bolded", "*"), ("struck", "~"), ("starred", "_"), ("lined", "
 
 
 class SymbolMarkup(ABC):
-    """Writes Markdown with signs; a messenger's own class says what it does otherwise."""
+    """Renders Markdown in this markup; a subclass overrides what its messenger does differently."""
 
     bullet: ClassVar[str]
     pattern: ClassVar[re.Pattern[str]] = inline_pattern()
 
     def show(self, markdown: str) -> str:
-        """Return *markdown* in this markup; as it stands where nothing would be left."""
+        """Return *markdown* in this markup; unchanged if the result would be empty."""
         text = readable(markdown)
         shown = "".join(
             self._code(text, each) if isinstance(each, Fence) else self._prose(each)
@@ -190,7 +190,7 @@ class SymbolMarkup(ABC):
 
     @abstractmethod
     def escape(self, text: str) -> str:
-        """Return *text* so that it is shown as it stands, as far as the messenger has a way."""
+        """Return *text* escaped, as far as the messenger supports it."""
 
     @abstractmethod
     def quotation(self, found: re.Match[str]) -> str:
@@ -198,14 +198,14 @@ class SymbolMarkup(ABC):
 
     @abstractmethod
     def link(self, found: re.Match[str], depth: int) -> str:
-        """Return a link, found by `pattern` inside so many marks."""
+        """Return a link, found by `pattern` at this depth of nesting."""
 
     def other(self, found: re.Match[str]) -> str:
-        """Return what an alternative of the messenger's own found."""
+        """Return the match of an alternative of this messenger."""
         return found[0]
 
     def inline(self, text: str, depth: int = 0) -> str:
-        """Return what stands in a line, inside so many marks."""
+        """Return inline markup, at this depth of nesting."""
         if depth > DEEPEST:
             return self.escape(text)
         marked = partial(self._marked, depth=depth + 1)
@@ -219,7 +219,7 @@ class SymbolMarkup(ABC):
         if _TICKS in code:
             return self.escape(code)  # they would end the block
         if fence.closing == fence.end:
-            # It is never closed, and may be as long as the limit.
+            # It is not closed, and may be as long as the limit.
             return f"{_TICKS}\n{self.escape(code)}"
         return f"{_TICKS}\n{self.escape(code)}\n{_TICKS}"
 
@@ -259,7 +259,7 @@ class SymbolMarkup(ABC):
 
 
 def _bold(title: str) -> str:
-    """Return a title in bold; signs of the same kind in it would end that."""
+    """Return a heading in bold, without bold inside, which would end it."""
     if not title.strip() or "*" in title:
         return title
     return f"*{title}*"

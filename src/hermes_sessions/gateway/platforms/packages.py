@@ -1,4 +1,4 @@
-"""Packages of platforms that a clone of the project does not bring along: where they come from."""
+"""Install the packages of platforms that a clone of the project does not install by default."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def runs_from_clone() -> bool:
 
 
 def lock_of(platform: str) -> Path | None:
-    """Return the lock of a platform's packages, or None where it has none of its own."""
+    """Return the lock file of a platform's packages, or None if it has none."""
     lock = _HERE / platform / _LOCK
     return lock if lock.is_file() else None
 
 
 def command_to_install(platform: str) -> str | None:
-    """Return what somebody can type to install them from the lock."""
+    """Return the command that installs them from the lock file."""
     lock = lock_of(platform)
     return None if lock is None else shlex.join(command_for(lock))
 
@@ -38,11 +38,11 @@ def install_packages(platform: str, run: Run | None = None) -> None:
     """Install the packages of a platform into the environment of this Python.
 
     Raises:
-        ConfigError: that failed; the message has what the installer said. Trying again is safe.
+        ConfigError: it failed; the message has the installer's output. Retrying is safe.
     """
     lock = lock_of(platform)
     if lock is None:
-        raise ConfigError(f"There is no lock for the packages of {platform}.")
+        raise ConfigError(f"There is no lock file for the packages of {platform}.")
     status, said = install(lock, run)
     if status != 0:
         raise ConfigError(f"The packages of {platform} could not be installed:\n{said}")

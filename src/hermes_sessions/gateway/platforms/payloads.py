@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else wrote."""
+"""Read JSON of platforms, and describe attached files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any, Final, Literal
 from hermes_sessions.gateway.events import Attachment
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 
-# What platforms say of files, as the gateway does.
-
-
 Kind = Literal["photo", "audio", "video", "document", "other"]
 
 
@@ -18,26 +15,26 @@ _KINDS: Final[Mapping[str, Kind]] = {"image": "photo", "audio": "audio", "video"
 
 
 def kind_of(mime_type: str | None) -> Kind:
-    """Return what kind of file something is, by its type."""
+    """Return the kind of a file, by its MIME type."""
     return _KINDS.get((mime_type or "").partition("/")[0], "document")
 
 
 def size_of(value: object) -> int | None:
-    """Return a number of bytes, None for what is none."""
+    """Return a number of bytes, None if it is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def within(limit: int, files: Sequence[Attachment]) -> tuple[tuple[Attachment, ...], list[str]]:
-    """Return the files that are not too large, and what the agent is told of the others."""
+    """Return the files within *limit*, and notes for the agent about the others."""
     kept = tuple(file for file in files if (file.size or 0) <= limit)
     return kept, [left_out(file, limit) for file in files if file not in kept]
 
 
 def left_out(file: Attachment, limit: int) -> str:
-    """Return what the agent is told of a file that is too large for it."""
+    """Return the note for the agent about a file that is too large."""
     name = f" {file.name!r}" if file.name else ""
     return (
-        f"[A {file.kind}{name} of {file.size:,} bytes was left out: the limit is {limit:,} bytes.]"
+        f"[A {file.kind}{name} of {file.size:,} bytes was skipped: the limit is {limit:,} bytes.]"
     )
 
 
@@ -56,7 +53,7 @@ def record(value: object, what: str) -> Mapping[str, Any]:
 
 
 def text_of(value: object, what: str) -> str | None:
-    """Return *value* if it is text, or nothing at all.
+    """Return *value* if it is text or None.
 
     Raises:
         UnreadablePayload: it is something else.
@@ -67,5 +64,5 @@ def text_of(value: object, what: str) -> str | None:
 
 
 def short(value: object) -> str | None:
-    """Return a name in one line; names are for people, and a faulty one does not matter."""
+    """Return a name on one line; None if it is not text, because names are only shown."""
     return (" ".join(value[:_MAX_NAME].split()) or None) if isinstance(value, str) else None

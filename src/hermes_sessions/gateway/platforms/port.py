@@ -1,8 +1,8 @@
-"""What a messenger is to the gateway.
+"""The port between the gateway and a messenger: `Adapter`, `Services` and their errors.
 
-A platform is a folder with an `Adapter`, and passes ``hermes_sessions_testing.platforms``. Adapters
-live on the gateway's event loop and never block it. They do not decide who may talk, what a command
-is or when a reply is due; they receive, send and tell how it went.
+Every platform has an `Adapter` that passes ``hermes_sessions_testing.platforms``. Adapters run on
+the gateway's event loop and never block it. They receive and send messages and report the outcome;
+access control, commands and retries belong to the gateway.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hermes_sessions.model.source import SessionSource
 
 
 class PlatformError(HermesSessionsError):
-    """A messenger refused or cannot be reached."""
+    """A messenger refused a request or cannot be reached."""
 
 
 class RateLimited(PlatformError):
-    """Too many requests; may be tried again after ``retry_after`` seconds."""
+    """Too many requests; retry after ``retry_after`` seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         self.retry_after = retry_after
@@ -30,19 +30,19 @@ class RateLimited(PlatformError):
 
 
 class Unreachable(PlatformError):
-    """The network or the platform failed; the same may work later."""
+    """The network or the platform failed; retry later."""
 
 
 class Undeliverable(PlatformError):
-    """The platform will not take this, now or later: blocked, no such chat, not allowed."""
+    """The platform refuses this for good: blocked, unknown chat, not permitted."""
 
 
 class LoginRefused(PlatformError):
-    """The token or key is wrong; trying again does not help."""
+    """The token or key is wrong; retrying does not help."""
 
 
 class UnreadablePayload(PlatformError):
-    """What arrived cannot be read as a message; it is reported, skipped and confirmed."""
+    """A payload is not a readable message; it is logged, skipped and confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Limits:
 
 
 #: How a message ended. ``completed``: it was answered. ``failed``: its sender was told why not.
-#: ``interrupted``: by another message, ``/stop`` or a reset, and what was said is kept.
+#: ``interrupted``: by another message, ``/stop`` or a reset; the partial reply is kept.
 #: ``dropped``: it had no turn, or one that does not count.
 EndOutcome = Literal["completed", "failed", "interrupted", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Something about a turn that is under way, for those who watch it."""
+    """An event of a running turn, for its watchers."""
 
     kind: Literal["text", "reasoning", "tool_started", "tool_finished", "ended"]
     text: str = ""
@@ -80,31 +80,30 @@ class Services(Protocol):
     """What the gateway offers to an adapter."""
 
     async def accept(self, inbound: Inbound) -> Receipt:
-        """Take a message; when this returns, it is durable, or refused in words. What fails in a
-        way nobody foresaw is kept as well, in a file.
+        """Store a message; when this returns, it is durable, or its sender was told why not. A
+        message that fails unexpectedly is kept in a file.
 
         Raises:
-            InvalidInput: it is no message for anybody: it is not worth offering again.
-            Unreachable: it could be kept nowhere: do not confirm it to the platform.
+            InvalidInput: the message can never be stored: skip and confirm it.
+            Unreachable: it could not be stored anywhere: do not confirm it to the platform.
         """
 
     async def may_talk(self, source: SessionSource) -> bool:
-        """Return whether somebody who has not said anything would be heard, in that chat.
+        """Return whether a user may talk to the agent in a chat, before they have written.
 
         Raises:
-            StoreError: it is not known now.
+            StoreError: the store cannot tell at the moment.
         """
 
     def watch(self, item_id: int) -> AsyncIterator[Progress]:
-        """Yield what happens to a message until its turn ended; at once if it has."""
+        """Yield the events of a message until its turn has ended."""
 
     async def undelivered(self, key: str, message_id: str, why: str) -> None:
-        """Note that a message which the platform had taken, under this key and with this id, did
-        not arrive, as it says now: the reply is kept as dead. What is known, or nobody's, is
-        nothing.
+        """Record that the platform failed to deliver a message that it had accepted under this
+        key and id: the reply is kept as dead. No-op if the message is unknown or already dead.
 
         Raises:
-            StoreError: it was not noted; have the platform say it again.
+            StoreError: it was not recorded; let the platform report it again.
         """
 
     async def load_state(self, name: str) -> str | None:
@@ -125,18 +124,18 @@ class Adapter(ABC):
 
     @property
     def owner_id(self) -> str | None:
-        """The id of whoever runs the gateway, where the platform knows that."""
+        """The id of the user who runs the gateway, if the platform knows it."""
         return None
 
     @abstractmethod
     async def connect(self, services: Services) -> None:
-        """Log in and begin to receive; returns when it is connected.
+        """Log in and start to receive; return when connected.
 
-        Afterwards the adapter reconnects by itself, for ever, with growing pauses.
+        Afterwards the adapter reconnects automatically, without limit, with growing pauses.
 
         Raises:
-            LoginRefused: what is configured is wrong.
-            Unreachable: try again later.
+            LoginRefused: the configuration is wrong.
+            Unreachable: retry later.
         """
 
     @abstractmethod
@@ -146,7 +145,7 @@ class Adapter(ABC):
     @property
     @abstractmethod
     def is_connected(self) -> bool:
-        """Whether messages arrive at the moment."""
+        """Whether messages can arrive at the moment."""
 
     @abstractmethod
     async def send(self, target: Target, text: str, *, key: str) -> str:
@@ -160,9 +159,9 @@ class Adapter(ABC):
         """
 
     def chat_type_of(self, chat_id: str) -> str | None:  # noqa: ARG002 - all are private here
-        """Return what kind of chat it is in which nobody has written yet, as `SessionSource` has
-        it: ``dm``, ``group`` or ``channel``; None when the platform has not told that yet. Asks
-        nobody, and may be called from any thread.
+        """Return the type of a chat without messages so far, as in `SessionSource`: ``dm``,
+        ``group`` or ``channel``; None if it is not known yet. Makes no request, and may be called
+        from any thread.
         """
         return "dm"
 
@@ -175,10 +174,10 @@ class Adapter(ABC):
         raise NotImplementedError
 
     async def typing(self, target: Target) -> None:  # noqa: B027 - nothing to show is fine
-        """Show for some seconds that an answer is coming, where there is such a thing."""
+        """Show for some seconds that a reply is being written, if the platform can."""
 
     async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
-        """Return the contents of a file that came with a message.
+        """Return the contents of an attached file.
 
         Raises:
             Undeliverable: it is gone, or has more than *limit* bytes.

@@ -1,4 +1,4 @@
-"""How adapters go on: growing pauses after failures, and an end as soon as it is asked for."""
+"""The receive loop of adapters: growing pauses after failures, and an immediate stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes_sessions.gateway.platforms.port import (
     Services,
 )
 
-# How adapters hand over what arrived: nothing is confirmed to a platform that is not kept.
+# Delivery to the gateway: a message is confirmed to its platform only after it is stored.
 
 
 async def deliver_inbound(
@@ -28,9 +28,10 @@ async def deliver_inbound(
     skip: Callable[[str], None],
     logger: logging.Logger,
 ) -> bool:
-    """Offer a message to the gateway; return whether it need not be offered again, and may be
-    confirmed to its platform. *skip* hears why one is no message for anybody; *named* is how the
-    log calls it. Raises nothing but cancellation: whoever receives goes on.
+    """Pass a message to the gateway; return whether it may be confirmed to its platform.
+
+    *skip* is called with the reason when the message can never be stored; *named* is its name in
+    the log. Raises nothing but cancellation, so that the receive loop continues.
     """
     if services is None:
         return False
@@ -42,48 +43,47 @@ async def deliver_inbound(
         logger.warning("%s cannot be stored yet: %s", named, error)
         return False
     except Exception:
-        logger.exception("%s could not be taken", named)
+        logger.exception("%s could not be stored", named)
         return False
     return True
 
 
 T = TypeVar("T")
-#: Waits for so many seconds; another one lets tests go on at once.
+#: Waits N seconds; tests pass one that returns immediately.
 Sleep = Callable[[float], Awaitable[None]]
 
 _LONGEST: Final = 60.0
 
 
 class Stopped(Exception):
-    """What was waited for is no longer wanted."""
+    """The adapter is disconnecting; the result is no longer needed."""
 
 
 def pause_after(failures: int) -> float:
-    """Return how many seconds to wait after so many failures in a row: 1, 2, 4 … 60."""
+    """Return the pause in seconds after N failures in a row: 1, 2, 4 … 60."""
     return min(2.0 ** min(max(failures, 1) - 1, 10), _LONGEST)
 
 
 class StopSignal:
-    """Whether to go on, asked for by whoever disconnects."""
+    """Tells a receive loop to stop."""
 
     def __init__(self) -> None:
         self._asked_for = asyncio.Event()
 
     @property
     def is_stop_requested(self) -> bool:
-        """Whether it is over."""
+        """Whether the loop must stop."""
         return self._asked_for.is_set()
 
     def ask(self) -> None:
-        """Let it be over."""
+        """Request the stop."""
         self._asked_for.set()
 
     async def result_unless_stopped(self, awaitable: Awaitable[T]) -> T:
-        """Return what *awaitable* does, unless the end is asked for first; then it is cancelled,
-        and when that was so before, it does not even begin.
+        """Return the result of *awaitable*, which is cancelled when the stop is requested first.
 
         Raises:
-            Stopped: it was.
+            Stopped: the stop was requested.
         """
         wanted = asyncio.ensure_future(awaitable)
         end = asyncio.ensure_future(self._asked_for.wait())
@@ -102,7 +102,7 @@ class StopSignal:
                     await wanted
 
     async def pause(self, sleep: Sleep, seconds: float) -> None:
-        """Return after so many seconds, or when the end is asked for."""
+        """Return after N seconds, or when the stop is requested."""
         with suppress(Stopped):
             await self.result_unless_stopped(sleep(seconds))
 
@@ -116,8 +116,8 @@ async def keep_receiving(
     logger: logging.Logger,
     lost: Callable[[PlatformError], Awaitable[None]] | None = None,
 ) -> None:
-    """Call *receive* until *ending*, whatever goes wrong. It returns whether things go as they
-    should; otherwise, and after errors, there are pauses. *lost* hears of the platform's errors.
+    """Call *receive* until *ending*, whatever fails. It returns whether it succeeded; otherwise,
+    and after errors, there is a pause. *lost* is called with the platform's errors.
     """
     failures = 0
     while not ending.is_stop_requested:
@@ -132,13 +132,13 @@ async def keep_receiving(
             failures += 1
             pause = pause_after(failures)
             level = logging.ERROR if isinstance(error, LoginRefused) else logging.WARNING
-            logger.log(level, "%s: %s; next try in %g s", platform, error, pause)
+            logger.log(level, "%s: %s; retrying in %g s", platform, error, pause)
             if lost is not None:
                 await lost(error)
         except Exception:
-            # Whatever it is: messages go on arriving, and nothing was confirmed.
+            # An unexpected error must not end the loop; nothing was confirmed.
             failures += 1
             pause = pause_after(failures)
-            logger.exception("%s: receiving failed; next try in %g s", platform, pause)
+            logger.exception("%s: receiving failed; retrying in %g s", platform, pause)
         if pause:
             await ending.pause(sleep, pause)

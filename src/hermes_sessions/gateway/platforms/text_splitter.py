@@ -1,4 +1,4 @@
-"""Long replies in parts that a messenger takes.
+"""Split long replies into parts that fit the limits of a messenger.
 
 The same text and limit always give the same parts: the outbox remembers how many were sent.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LengthUnit = Literal["characters", "utf16", "bytes"]
 
-#: Every unit has room for some characters, fences not included.
+#: Leaves room for some characters in every unit, besides fences.
 SMALLEST_LIMIT: Final = 16
 
 _FENCE_LINE: Final = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\n]*)$", re.MULTILINE)
@@ -60,7 +60,7 @@ def cut(text: str, limit: int, unit: LengthUnit = "characters") -> Iterator[Text
 
     Cuts are made between paragraphs if possible, else lines, sentences, words, visible characters;
     white space at a cut is dropped. A block of code that is cut is closed and opened again with its
-    language; only in a block whose fences would take half a part, they are text like any other.
+    language, unless its fences would take half a part: then they are treated as text.
 
     Raises:
         InvalidInput: the limit is too small for any text.
@@ -71,7 +71,7 @@ def cut(text: str, limit: int, unit: LengthUnit = "characters") -> Iterator[Text
 
 
 def measure(text: str, unit: LengthUnit) -> int:
-    """Return how long *text* is in *unit*."""
+    """Return the length of *text* in *unit*."""
     match unit:
         case "characters":
             return len(text)
@@ -82,7 +82,7 @@ def measure(text: str, unit: LengthUnit) -> int:
 
 
 def find_fences(text: str) -> list[Fence]:
-    """Return the blocks of fenced code, in order; one that is never closed reaches to the end."""
+    """Return the fenced code blocks in order; one that is never closed extends to the end."""
     fences: list[Fence] = []
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(text):
@@ -166,7 +166,7 @@ class _Cutter:
         return part, white.end() if white else place
 
     def _best_place(self, start: int, furthest: int, fences: Sequence[Fence]) -> int:
-        """Return where to cut prose: the most telling place in the second half, else anywhere."""
+        """Return where to cut prose: the best place in the second half, else anywhere."""
         window = self.text[start : furthest + 1]
         for fence in fences:  # whole ones, in which no cut is needed
             if fence.start >= furthest:
@@ -191,7 +191,7 @@ class _Cutter:
         """Cut inside a block: between lines if possible, and nothing of the code is dropped."""
         furthest = self._reach(start, room - measure(fence.closer, self.unit))
         begin = max(start, fence.inside)
-        # What would stand alone in the next part are the fences.
+        # Otherwise the next part would contain nothing but fences.
         place = min(furthest, fence.closing - 1)
         if self.text[place] != "\n":
             line = self.text.rfind("\n", begin + 1, place)
@@ -201,11 +201,11 @@ class _Cutter:
         return part, fence.end if following >= fence.closing else following
 
     def _reach(self, start: int, room: int) -> int:
-        """Return how far a part from *start* may go."""
+        """Return the end of the longest part that starts at *start*."""
         window = self.text[start : start + max(room, 0)]
         if measure(window, self.unit) <= room:
             return start + len(window)
-        # The longest beginning that fits: the first that does not, less one.
+        # The longest prefix that fits: the first that does not, less one.
         too_long = bisect_right(
             range(len(window) + 1), room, key=lambda length: measure(window[:length], self.unit)
         )
@@ -213,14 +213,14 @@ class _Cutter:
 
 
 def _whole(text: str, at: int, *, after: int) -> int:
-    """Return the last place in (*after*, *at*] where no visible character falls apart.
+    """Return the last position in (*after*, *at*] that does not split a visible character.
 
-    Where there is none, one is longer than all that fits: then only halves of a pair stay together.
+    If there is none, a character is longer than a part: then only surrogate pairs stay together.
     """
     place = cluster_start(text, at)
     if place <= after:
         place = at
-    # Text from faulty JSON has characters in two halves.
+    # Text from faulty JSON contains lone surrogates.
     is_pair = "\ud800" <= text[place - 1] <= "\udbff" and "\udc00" <= text[place] <= "\udfff"
     return place - 1 if is_pair and place - 1 > after else place
 

@@ -1,8 +1,8 @@
-"""Where a platform brings things to: a small HTTP server for one path.
+"""A small HTTP server for one path that a platform calls.
 
-What comes is the platform's if it proves so, by a secret in its head or a signature over its body.
-It is confirmed when it was taken, and otherwise the platform brings it again. The SDKs' own servers
-would answer before that.
+A call is authenticated by a secret in a header or a signature over the body. It is confirmed after
+its messages are stored; otherwise the platform calls again. The servers of the SDKs would confirm
+too early.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from starlette.routing import Route
 
 from hermes_sessions.gateway.platforms.http_server import Listener, ServerLimits
 
-#: What is larger than a platform's calls is not kept, and beyond this not even received.
+#: A larger body is not kept, and beyond this size the connection is closed.
 _MAX_RECEIVED: Final = 16 * 1024**2
 _BODY_SECONDS: Final = 10.0
 _PATIENCE: Final = ServerLimits(connections=200, stop_seconds=30)
 
-#: Takes the body of a call, None for one that is no JSON or too large; tells whether it may be
+#: Handles the body of a call, None if it is not JSON or too large; returns whether it may be
 #: confirmed.
 Take = Callable[[object], Awaitable[bool]]
 
 
 class Proof(Protocol):
-    """Whether a call is the platform's, as far as its head did not say."""
+    """Authenticates a call, as far as its headers do not."""
 
     def hear(self, chunk: bytes) -> None:
-        """Take the next part of the body."""
+        """Process the next part of the body."""
 
     def holds(self) -> bool:
-        """Return whether the call is the platform's, after all of the body."""
+        """Return whether the call is authentic, after the whole body."""
 
 
 class HeaderProof:
-    """A proof that the head gave."""
+    """A call that its headers authenticate."""
 
     def hear(self, chunk: bytes) -> None:
         """See `Proof.hear`."""
@@ -53,10 +53,10 @@ class HeaderProof:
 
 
 class Signature:
-    """A proof over all of the body: the HMAC with SHA-256 that a header gives."""
+    """A signature over the whole body: an HMAC-SHA256 in a header."""
 
     def __init__(self, given: str, secret: bytes, *, mark: str, before: bytes = b"") -> None:
-        """*given* is as the header has it: *mark*, then the digest of *before* and the body."""
+        """*given* is the header's value: *mark*, then the digest of *before* and the body."""
         self._given = given.encode("utf-8", "surrogateescape")
         self._mark = mark.encode()
         self._made = hmac.new(secret, before, hashlib.sha256)
@@ -92,8 +92,8 @@ class Webhook:
         max_body: int,
         more: Sequence[Route] = (),
     ) -> None:
-        """*proof_of* looks at the head of a call: None is not the platform's, and is answered with
-        the status *refusal*. *more* is what else is answered there.
+        """*proof_of* checks the headers of a call; None means that it is not authentic, and the
+        answer has the status *refusal*. *more* are further routes.
         """
         self._take = take
         self._proof_of = proof_of
@@ -114,11 +114,11 @@ class Webhook:
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody answers."""
+        """Whether it serves requests."""
         return self._listener.is_running
 
     async def start(self) -> None:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
             ConfigError: the address cannot be used.
@@ -126,7 +126,7 @@ class Webhook:
         await self._listener.start()
 
     async def stop(self) -> None:
-        """Stop listening when what is being taken is taken; a second call does nothing."""
+        """Stop listening after running calls are finished; a second call does nothing."""
         await self._listener.stop()
 
     async def _receive(self, request: Request) -> Response:
@@ -145,16 +145,16 @@ class Webhook:
         return await self._answer(self._parsed(request, body))
 
     def _parsed(self, request: Request, body: bytes) -> object:  # noqa: ARG002 - for those who ask
-        """Return what is in a body, None for what nobody can read."""
+        """Return the contents of a body, None if it is not readable."""
         return parsed_json(body)
 
     async def _answer(self, payload: object) -> Response:
-        """Have a payload of the platform's taken, and return what it is told."""
+        """Pass a payload on, and return the response to the platform."""
         is_taken = await self._take(payload)
         return Response(status_code=200 if is_taken else 503)
 
     async def _body_of(self, request: Request, proof: Proof) -> bytes:
-        """Return the body, all of which is proved; nothing of one that is too large."""
+        """Return the body, authenticated as a whole; empty if it is too large."""
         body = bytearray()
         received = 0
         async for chunk in request.stream():
@@ -168,11 +168,11 @@ class Webhook:
 
 
 class _TooLarge(Exception):
-    """Nothing that a platform would send."""
+    """A platform would not send this."""
 
 
 def parsed_json(body: bytes) -> object:
-    """Return what is in a body, None for what is no JSON."""
+    """Return the contents of a body, None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -119,15 +119,15 @@ def test_many_at_once_are_not_limited_by_us(messenger: FakeDiscord) -> None:
         (Refusal(403, 50007, "x"), Undeliverable, "blocked"),
         (Refusal(403, 50001, "x"), Undeliverable, "View Channel"),
         (Refusal(403, 50013, "x"), Undeliverable, "Send Messages"),
-        (Refusal(404, 10003, "x"), Undeliverable, "no such channel"),
+        (Refusal(404, 10003, "x"), Undeliverable, "channel no longer exists"),
         (Refusal(400, 50083, "x"), Undeliverable, "archived"),
         (Refusal(400, 99999, "Something new"), Undeliverable, "Something new"),
         (Refusal(401, 0, "x"), LoginRefused, "Reset Token"),
         (Refusal(503, 0, "x"), Unreachable, "503"),
-        (too_many(3, is_global=True), RateLimited, "slowly"),
-        (Refusal(429, 0, "x", {"Retry-After": "5"}), RateLimited, "slowly"),
-        (Refusal(429, 0, "x", {"Content-Type": "text/html"}), RateLimited, "slowly"),
-        (Refusal(200, 0, "x", {"Content-Type": "text/html"}), Unreachable, "cannot be read"),
+        (too_many(3, is_global=True), RateLimited, "limits the rate"),
+        (Refusal(429, 0, "x", {"Retry-After": "5"}), RateLimited, "limits the rate"),
+        (Refusal(429, 0, "x", {"Content-Type": "text/html"}), RateLimited, "limits the rate"),
+        (Refusal(200, 0, "x", {"Content-Type": "text/html"}), Unreachable, "not readable"),
     ],
 )
 def test_what_discord_refuses(
@@ -177,7 +177,7 @@ def test_files_come_by_reference(messenger: FakeDiscord) -> None:
         inbound = harness.services.accepted[0]
         (file,) = inbound.attachments
         assert (file.kind, file.name, file.size) == ("photo", "a.png", 6)
-        assert "'large.bin' of 101 bytes was left out" in inbound.text
+        assert "'large.bin' of 101 bytes was skipped" in inbound.text
         assert await harness.adapter.fetch(file, limit=100) == b"pixels"
         with pytest.raises(Undeliverable, match="over 5"):
             await harness.adapter.fetch(file, limit=5)
@@ -209,7 +209,7 @@ def test_files_that_cannot_be_fetched(messenger: FakeDiscord) -> None:
         files = harness.services.accepted[0].attachments
         with pytest.raises(Undeliverable, match="more than 10"):
             await harness.adapter.fetch(files[0], limit=10)
-        with pytest.raises(Undeliverable, match="no longer there"):
+        with pytest.raises(Undeliverable, match="no longer exists"):
             await harness.adapter.fetch(files[1], limit=10)
         channel, message, _ = files[0].reference.split("/")
         for reference in ("", "x/y/z", f"{channel}/1/1", f"{channel}/{message}/1"):

@@ -217,7 +217,7 @@ def test_files(directory: Directory) -> None:
         ("audio", "50/1000/62", None, 6),
         ("document", "50/1000/63", "x", None),
     ]
-    assert inbound.text == "[A video 'big.mp4' of 11 bytes was left out: the limit is 10 bytes.]"
+    assert inbound.text == "[A video 'big.mp4' of 11 bytes was skipped: the limit is 10 bytes.]"
 
 
 def test_stickers_polls_and_forwarded_messages(directory: Directory) -> None:

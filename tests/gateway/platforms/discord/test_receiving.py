@@ -197,7 +197,7 @@ def test_a_store_that_is_away_at_the_start(messenger: FakeDiscord) -> None:
         async def load_state(self, name: str) -> str | None:
             raise StoreUnavailable("no")
 
-    with pytest.raises(Unreachable, match="how far"):
+    with pytest.raises(Unreachable, match="read positions"):
         asyncio.run(messenger.make_adapter().connect(Away()))
 
 

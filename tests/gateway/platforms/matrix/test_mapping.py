@@ -206,7 +206,7 @@ def test_files_come_by_reference() -> None:
     inbound = read(image)
     assert inbound is not None
     assert inbound.attachments == ()
-    assert "left out: the limit is 1,000 bytes" in inbound.text
+    assert "skipped: the limit is 1,000 bytes" in inbound.text
 
 
 def test_an_encrypted_file_keeps_its_key() -> None:

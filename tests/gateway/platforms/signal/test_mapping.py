@@ -170,7 +170,7 @@ def test_files_by_reference() -> None:
     inbound = known(read(message=None, attachments=[picture, large]))
     (file,) = inbound.attachments
     assert (file.kind, file.reference, file.name, file.size) == ("photo", "abc-1.jpg", "a.jpg", 7)
-    assert "1,000,000,000 bytes was left out" in inbound.text
+    assert "1,000,000,000 bytes was skipped" in inbound.text
 
 
 def test_a_long_text_is_a_beginning_and_a_file() -> None:

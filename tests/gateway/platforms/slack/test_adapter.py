@@ -294,7 +294,7 @@ def test_a_file_that_is_not_there(messenger: FakeSlack, reference: str) -> None:
 def test_a_file_that_went_between_two_calls(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.file_records[PICTURE.reference] = {"size": 5}
-        with pytest.raises(Undeliverable, match="no longer there"):
+        with pytest.raises(Undeliverable, match="no longer exists"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
     run_adapter(messenger, act)

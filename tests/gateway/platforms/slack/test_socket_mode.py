@@ -110,7 +110,7 @@ def test_the_adapter_says_when_it_is_not_connected(
         assert harness.adapter.is_connected
 
     run_adapter(messenger, act)
-    assert "next try in 2 s" in caplog.text
+    assert "retrying in 2 s" in caplog.text
 
 
 def test_socket_mode_is_turned_off_meanwhile(

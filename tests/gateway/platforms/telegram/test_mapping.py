@@ -108,7 +108,7 @@ SAID = {"message_id": 12, "from": BERT, "chat": GROUP, "text": "We ship\non Frid
         ({"forward_origin": {"sender_user": BERT}}, "[Forwarded from Bert]\nReally?"),
         ({"forward_origin": {"sender_user_name": "Cleo"}}, "[Forwarded from Cleo]\nReally?"),
         ({"forward_origin": {"chat": {"title": "News\n!"}}}, "[Forwarded from News !]\nReally?"),
-        ({"forward_origin": {"date": 1}}, "[Forwarded from somebody]\nReally?"),
+        ({"forward_origin": {"date": 1}}, "[Forwarded from unknown]\nReally?"),
     ],
 )
 def test_what_a_message_refers_to_is_said(message: dict[str, Any], text: str) -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_is_too_large_is_left_out_and_said() -> None:
     inbound = READER.read(update(caption="Watch", video=video))
     assert inbound is not None
     assert inbound.attachments == ()
-    assert inbound.text.startswith("Watch\n[A video 'film.mp4' of 31,457,280 bytes was left out")
+    assert inbound.text.startswith("Watch\n[A video 'film.mp4' of 31,457,280 bytes was skipped")
 
 
 def test_a_place_is_put_in_words() -> None:

@@ -349,7 +349,7 @@ def test_a_file_that_went_between_two_calls(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files[PICTURE.reference] = b"a picture"
         harness.server.file_address = lambda _name: f"{harness.server.base_url}/files/gone"
-        with pytest.raises(Undeliverable, match="no longer there"):
+        with pytest.raises(Undeliverable, match="no longer exists"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
     run_adapter(messenger, act)

@@ -3,6 +3,6 @@
 import warnings
 
 with warnings.catch_warnings():
-    # The SDK imports it for voice, which nobody uses here.
+    # The SDK imports it for voice, which is not used here.
     warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
     import discord as discord

@@ -1,4 +1,4 @@
-"""A bot on Discord: it listens on one connection, and writes through the REST API."""
+"""A bot on Discord: receives on one connection, and sends through the REST API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hermes_sessions.gateway.platforms.receive_loop import Sleep
 
 logger = logging.getLogger(__name__)
 
-#: Longest nonce that Discord takes is 25 characters.
+#: Discord accepts a nonce of at most 25 characters.
 _NONCE_BYTES: Final = 12
 
 
@@ -42,11 +42,11 @@ class DiscordAdapter(Adapter):
 
     name: ClassVar[str] = "discord"
     limits: ClassVar[Limits] = Limits(
-        # Discord does not say how it counts; what is short enough in UTF-16 is so in characters.
+        # Discord does not document the unit; a text that fits in UTF-16 units fits in characters.
         text=MAX_TEXT,
         length_unit="utf16",
         edits=True,
-        # Five changes in five seconds are allowed in a channel, its other messages included.
+        # Discord allows five edits or messages per five seconds in a channel.
         edit_seconds=1.5,
         typing=True,
         idempotent=True,
@@ -62,9 +62,9 @@ class DiscordAdapter(Adapter):
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*commands* are for the bot without a mention; with *needs_roles*, messages come with the
-        roles of who wrote them, also when that takes a question. What *people* write in private for
-        the first time is found also if nobody listened then.
+        """*commands* are for the bot without a mention. With *needs_roles*, messages have the roles
+        of their sender, even if that takes a request. The first private message of *people* is
+        found even if it was sent while the bot was offline.
         """
         self._settings = settings
         self._commands = commands
@@ -98,7 +98,7 @@ class DiscordAdapter(Adapter):
             try:
                 await marks.load()
             except StoreError as error:
-                raise Unreachable(f"It is not known how far was read: {error}") from error
+                raise Unreachable(f"The read positions cannot be loaded: {error}") from error
             self._receiver = Receiver(
                 services,
                 client,
@@ -126,7 +126,7 @@ class DiscordAdapter(Adapter):
         logger.info("discord: connected as %s", identity.name)
 
     async def _listen(self, connection: WebSocketConnection) -> None:
-        """Begin to listen; return when Discord tells what happens."""
+        """Start to receive; return when Discord sends events."""
         self._listening = asyncio.create_task(connection.run())
         ready = asyncio.ensure_future(connection.is_ready.wait())
         try:
@@ -134,7 +134,7 @@ class DiscordAdapter(Adapter):
         finally:
             ready.cancel()
         if self._listening.done():
-            # It ends by itself only when it could not begin.
+            # It ends on its own only if it could not start.
             listening, self._listening = self._listening, None
             await listening
 
@@ -164,7 +164,7 @@ class DiscordAdapter(Adapter):
 
     @property
     def unreadable(self) -> int:
-        """How much could not be read since the bot was connected."""
+        """How many payloads were unreadable since the bot connected."""
         return self._receiver.unreadable if self._receiver else 0
 
     @property
@@ -176,7 +176,7 @@ class DiscordAdapter(Adapter):
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
     async def send(self, target: Target, text: str, *, key: str) -> str:
-        """See `Adapter.send`. Discord recognises what is sent again within some minutes."""
+        """See `Adapter.send`. Discord recognises a repeated nonce for some minutes."""
         channel_id = _channel_of(target)
         shown = to_discord(text)
         nonce = _nonce(channel_id, key, shown)
@@ -188,7 +188,7 @@ class DiscordAdapter(Adapter):
         return await self._rest.send(channel_id, shown, nonce=nonce)
 
     def chat_type_of(self, chat_id: str) -> str | None:
-        """A group, if it is a channel of a server that the bot is on."""
+        """See `Adapter.chat_type_of`; a group if it is a channel of a server."""
         is_shared = None if self._receiver is None else self._receiver.is_on_a_server(chat_id)
         return None if is_shared is None else "group" if is_shared else "dm"
 
@@ -197,7 +197,7 @@ class DiscordAdapter(Adapter):
         await self._rest.edit(_channel_of(target), message_id, to_discord(text))
 
     async def typing(self, target: Target) -> None:
-        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        """See `Adapter.typing`. Errors are only logged."""
         try:
             await self._rest.type(_channel_of(target))
         except PlatformError as error:
@@ -209,14 +209,14 @@ class DiscordAdapter(Adapter):
 
 
 def _channel_of(target: Target) -> str:
-    """Return where to write: to Discord, a thread is a channel."""
+    """Return the channel of a target: to Discord, a thread is a channel."""
     return target.thread_id or target.chat_id
 
 
 def _nonce(channel_id: str, key: str, text: str) -> str:
-    """Return what is the same when the same is sent again, and another for everything else.
+    """Return a nonce that is the same when the same message is sent again.
 
-    Keys count from one in every store, so that they alone would not tell two messages apart.
+    It contains the text, because keys count from one in every store.
     """
     words = f"{channel_id}\0{key}\0{text}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(words, digest_size=_NONCE_BYTES).hexdigest()

@@ -1,4 +1,4 @@
-"""Discord's REST API through discord.py: its calls, and its errors as those of the port."""
+"""Discord's REST API through discord.py; its errors become those of the port."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.settings import PUBLIC_API, DiscordSettings
 from hermes_sessions.gateway.platforms.port import Undeliverable, Unreachable
 
-# What the SDK says on that level are messages.
+# The SDK logs messages on that level.
 logging.getLogger("discord.http").addFilter(lambda record: record.levelno > logging.DEBUG)
 
 #: Messages in one page of a history.
 PAGE: Final = 100
 
 _SECONDS: Final = aiohttp.ClientTimeout(total=30)
-#: A file may take as long as it needs, while it comes.
+#: A download may take any time while data arrives.
 _FILE_SECONDS: Final = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
 _CHUNK: Final = 64 * 1024
-#: No previews of links: to make one, somebody would fetch what the agent was talked into writing.
+#: No link previews: Discord would fetch URLs that the agent was tricked into writing.
 _WITHOUT_PREVIEWS: Final = 1 << 2
-#: People may be called by the agent; everybody at once, or a whole role, may not.
+#: The agent may mention users, but neither @everyone nor roles.
 _MENTIONS: Final = {"parse": ["users"], "replied_user": False}
 _MESSAGES: Final = "/channels/{channel_id}/messages"
 _MESSAGE: Final = "/channels/{channel_id}/messages/{message_id}"
 
 
 class BotIdentity(NamedTuple):
-    """Who the bot is."""
+    """The bot's identity."""
 
     id: str
     name: str
 
 
 class RestClient:
-    """One bot. Every call raises errors of the port alone."""
+    """One bot. Every call raises only errors of the port."""
 
     def __init__(self, settings: DiscordSettings) -> None:
         self._token = settings.token
         self.http: HTTPClient = _Http(settings.base_url)
 
     async def login(self) -> BotIdentity:
-        """Return who the bot is.
+        """Return the bot's identity.
 
         Raises:
             LoginRefused, Unreachable
@@ -57,7 +57,7 @@ class RestClient:
             user: Any = await self.http.static_login(self._token)
             identity = BotIdentity(user["id"], user["username"])
         if not is_snowflake(identity.id):
-            raise Unreachable("Discord's answer cannot be read.")
+            raise Unreachable("Discord's response is not readable.")
         return identity
 
     async def close(self) -> None:
@@ -119,18 +119,16 @@ class RestClient:
             await self.http.request(route)
 
     async def history(self, channel_id: str, after: int) -> list[Any]:
-        """Return the first messages of a channel after an id, as they came, in any order."""
+        """Return the first messages of a channel after an id, as received, in any order."""
         route = Route("GET", _MESSAGES, channel_id=_id(channel_id, "channel"))
         with translated():
             found = await self.http.request(route, params={"limit": PAGE, "after": str(after)})
         if not isinstance(found, list):
-            raise Unreachable("Discord's answer is not a list of messages.")
+            raise Unreachable("Discord's response is not a list of messages.")
         return found
 
     async def private_channel(self, user_id: str) -> str:
-        """Return the channel in which somebody and the bot write to each other in private. Nobody
-        notices that it was asked for.
-        """
+        """Return the channel of the private chat with a user. The user is not notified."""
         route = Route("POST", "/users/@me/channels")
         with translated():
             found = await self.http.request(route, json={"recipient_id": _id(user_id, "person")})
@@ -169,7 +167,7 @@ class RestClient:
                 if answer.status >= 500 or answer.status == 429:
                     raise Unreachable(f"The file cannot be fetched just now ({answer.status}).")
                 if answer.status != 200:
-                    raise Undeliverable(f"The file is no longer there ({answer.status}).")
+                    raise Undeliverable(f"The file no longer exists ({answer.status}).")
                 content = bytearray()
                 async for chunk in answer.content.iter_chunked(_CHUNK):
                     content += chunk
@@ -198,7 +196,7 @@ class RestClient:
                 if each["id"] == file_id
             ]
             if not files:
-                raise Undeliverable("The file is no longer there.")
+                raise Undeliverable("The file no longer exists.")
             if files[0]["size"] > limit:
                 raise Undeliverable(f"The file has {files[0]['size']:,} bytes, over {limit:,}.")
             return str(files[0]["url"])

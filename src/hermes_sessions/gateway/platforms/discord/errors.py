@@ -1,4 +1,4 @@
-"""What Discord refuses, as errors of the port, in words that say what to do."""
+"""Map Discord's errors to those of the port, with messages that say what to do."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ PORTAL: Final = "https://discord.com/developers/applications"
 
 
 class ReplyReferenceRefused(Undeliverable):
-    """The message that this one answers cannot be pointed to; the answer itself is not refused."""
+    """The message to reply to cannot be referenced; the text itself is not refused."""
 
 
 _WRONG_TOKEN: Final = (
-    f"Discord does not know the bot's token. Under Bot in {PORTAL}, Reset Token shows a new one: "
+    f"Discord does not accept the bot token. Under Bot in {PORTAL}, Reset Token shows a new one: "
     f"copy it into platforms.discord.token."
 )
-#: How a gateway says goodbye for good, by the code with which it closes.
+#: Permanent reasons for which Discord closes the connection, by its code.
 _CLOSED: Final[Mapping[int, str]] = {
     4004: _WRONG_TOKEN,
-    4010: "Discord wants the bot's servers to be shared among several connections (sharding), "
+    4010: "Discord requires several connections for the bot's servers (sharding), "
     "which is not supported.",
-    4011: "The bot is on so many servers that Discord wants several connections (sharding), which "
-    "is not supported.",
-    4012: "Discord does not speak this version of its protocol any more: update discord.py.",
-    4013: "Discord does not know what it was asked for: update discord.py.",
-    4014: f"The bot may not read what people write. In {PORTAL}, choose the application, then Bot, "
+    4011: "The bot is on too many servers for one connection, and several (sharding) are not "
+    "supported.",
+    4012: "Discord no longer supports this version of its protocol: update discord.py.",
+    4013: "Discord does not know the requested intents: update discord.py.",
+    4014: f"The bot may not read messages. In {PORTAL}, choose the application, then Bot, "
     f"and turn on Message Content Intent under Privileged Gateway Intents.",
 }
 _REFUSALS: Final[Mapping[int, str]] = {
-    10003: "There is no such channel any more, or the bot cannot see it.",
-    10008: "There is no such message any more.",
+    10003: "The channel no longer exists, or the bot cannot see it.",
+    10008: "The message no longer exists.",
     50001: "The bot cannot see this channel: it needs View Channel there.",
-    50007: "They take no messages from the bot: they blocked it, or allow none from members of the "
-    "servers that they share with it.",
+    50007: "The user does not accept messages from the bot: they blocked it, or allow none from "
+    "members of the servers that they share with it.",
     50013: "The bot may not write here: it needs Send Messages, and Send Messages in Threads in a "
     "thread.",
     50083: "The thread is archived and locked.",
 }
 #: To point to a message, a bot must be allowed to read the history.
 _NO_HISTORY: Final = 160002
-#: When nobody says how long.
+#: If Discord does not say how long to wait.
 _WAIT_SECONDS: Final = 60.0
 _LONGEST_WAIT: Final = 86_400.0
 
 
 def closing_refusal(code: int | None) -> PlatformError:
-    """Return why a gateway closed the connection, by its code."""
+    """Return why Discord closed the connection, by its code."""
     words = _CLOSED.get(code or 0)
     if words is not None:
         return LoginRefused(words)
@@ -67,14 +67,14 @@ def closing_refusal(code: int | None) -> PlatformError:
 
 
 def to_platform_error(error: discord.HTTPException) -> PlatformError:
-    """Return what Discord answered to a request as an error of the port."""
+    """Return an error response of Discord as an error of the port."""
     words = _REFUSALS.get(error.code, f"Discord refuses it: {error.text[:500] or error.status}")
     if error.status == 401:
         return LoginRefused(_WRONG_TOKEN)
     if error.status == 429:
-        return RateLimited("Discord asks to send more slowly.", _retry_after(error))
+        return RateLimited("Discord limits the rate of requests.", _retry_after(error))
     if error.status >= 500 or error.status == 408:
-        return Unreachable(f"Discord cannot do it just now ({error.status}).")
+        return Unreachable(f"Discord is temporarily unavailable ({error.status}).")
     if error.code == _NO_HISTORY or "message_reference" in error.text:
         return ReplyReferenceRefused(words)
     return Undeliverable(words)
@@ -82,14 +82,14 @@ def to_platform_error(error: discord.HTTPException) -> PlatformError:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of the port alone."""
+    """Turn errors of the SDK into those of the port."""
     try:
         yield
     except discord.LoginFailure as error:
         raise LoginRefused(_WRONG_TOKEN) from error
     except discord.RateLimited as error:
         wait = min(max(error.retry_after, 0.0), _LONGEST_WAIT)
-        raise RateLimited("Discord asks to send more slowly.", wait) from error
+        raise RateLimited("Discord limits the rate of requests.", wait) from error
     except discord.HTTPException as error:
         raise to_platform_error(error) from error
     except discord.ConnectionClosed as error:
@@ -99,12 +99,12 @@ def translated() -> Iterator[None]:
             f"Discord cannot be reached: {str(error) or type(error).__name__}"
         ) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # The SDK trusts that answers are what is documented.
-        raise Unreachable("Discord's answer cannot be read.") from error
+        # The SDK assumes that answers are as documented.
+        raise Unreachable("Discord's response is not readable.") from error
 
 
 def _retry_after(error: discord.HTTPException) -> float:
-    # Whoever stands before Discord says so in a header, if at all.
+    # A proxy in front of Discord says so in a header, if at all.
     try:
         seconds = float(error.response.headers.get("Retry-After", ""))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Markdown as Discord shows it.
+"""Adapt Markdown to Discord.
 
-Discord shows most of it by itself. What it would show as it is written is written in another way:
-deep headings, rules, tables, pictures. Blocks of code are left alone.
+Discord renders most of it. Deep headings, rules, tables and pictures, which it does not render, are
+rewritten. Code blocks are left alone.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MAX_TEXT: Final = 2000
 #: Discord has headings of three sizes.
 _DEEP_HEADING: Final = re.compile(r"#{4,6}[ \t]+(.*?)[ \t]*#*")
 _PICTURE: Final = re.compile(r"!(?=\[[^\[\]\n]*\]\([^\s()<>]+\))")
-#: What a message consists of when nothing of it can be seen: Discord refuses an empty one.
+#: Replaces a message without visible text: Discord refuses an empty one.
 _NOTHING: Final = "…"
 
 
 def to_discord(markdown: str) -> str:
-    """Return *markdown* as Discord shows it best; never longer than fits, if *markdown* does."""
+    """Return *markdown* adapted to Discord; it fits the limit if *markdown* does."""
     text = readable(markdown)
     shown = "".join(
         text[each.start : each.end] if isinstance(each, Fence) else _prose(each)

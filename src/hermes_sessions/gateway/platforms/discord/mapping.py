@@ -1,7 +1,7 @@
-"""Messages of Discord as messages of the gateway. Pure, and trusting nothing.
+"""Map messages of Discord to messages of the gateway. Pure; validates everything.
 
-A message comes as parsed JSON, the same from the gateway and from the history of a channel, and not
-as an object of the SDK, so that one that nobody foresaw is skipped alone.
+A message is parsed JSON, the same from the connection and from the history of a channel, and not an
+object of the SDK, so that an unexpected one is skipped alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hermes_sessions.gateway.platforms.payloads import (
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.source import Platform, SessionSource
 
-# What a message on Discord holds besides words: files, stickers, polls, and what it answers.
+# Content besides text: files, stickers, polls, and the message that is answered.
 
 #: As much of a quoted message as makes clear what is meant.
 _MAX_QUOTED: Final = 1000
@@ -36,8 +36,8 @@ _FORWARD: Final = 1
 def files_of(message: Record, where: str, limit: int) -> tuple[tuple[Attachment, ...], list[str]]:
     """Return the files of a message, and a line about each that is larger than *limit*.
 
-    *where* is what their references begin with. Discord's addresses of files expire: a file is
-    known by its message, of which the address of the day is asked for.
+    *where* is the prefix of their references. Discord's URLs of files expire, so a file is
+    referenced by its message, which has the current URL.
 
     Raises:
         UnreadablePayload: a file is not what Discord documents.
@@ -47,7 +47,7 @@ def files_of(message: Record, where: str, limit: int) -> tuple[tuple[Attachment,
 
 
 def other_contents(message: Record) -> list[str]:
-    """Return in words what has no text: stickers, a poll."""
+    """Return a description of content without text: stickers, a poll."""
     lines = [f"[Sticker: {name}]" for name in _names(message.get("sticker_items"))]
     poll = message.get("poll")
     if isinstance(poll, Mapping):
@@ -83,9 +83,9 @@ def answered_author(message: Record) -> str | None:
 
 
 def quotation(message: Record, bot_id: str) -> str:
-    """Return the words that a message answers, as they stand before it.
+    """Return a quote of the message that is answered, to be put before the text.
 
-    An answer to the bot itself needs none: they are in the conversation.
+    A reply to the bot needs none: its message is in the conversation.
     """
     if not answered(message) or answered_author(message) == bot_id:
         return ""
@@ -100,13 +100,13 @@ def quotation(message: Record, bot_id: str) -> str:
 
 
 def person(user: Record, member: object = None) -> str | None:
-    """Return what somebody is called; on a server they may have another name."""
+    """Return a user's name; on a server they may have another one."""
     nick = short(_mapping(member).get("nick"))
     return nick or short(user.get("global_name")) or short(user.get("username"))
 
 
 def records(message: Record, name: str) -> Sequence[Record]:
-    """Return a list of objects, empty when it is not there.
+    """Return a list of objects, empty if it is missing.
 
     Raises:
         UnreadablePayload: it is something else.
@@ -144,12 +144,12 @@ def _mapping(value: object) -> Record:
     return value if isinstance(value, Mapping) else {}
 
 
-#: Discord's own is 4,000; what is far above it is not from there.
+#: Discord's own limit is 4,000; a far longer text is not from there.
 MAX_TEXT: Final = 100_000
-#: In `Inbound.extra`: a private chat, in which an answer needs no arrow to the question.
+#: In `Inbound.extra`: a private chat, where a reply need not reference the question.
 DIRECT: Final = "direct"
 
-#: Plain messages and answers; others say that somebody joined, pinned or boosted something.
+#: Plain messages and replies; other types announce joins, pins and boosts.
 _WRITTEN: Final = frozenset({0, 19})
 
 Record = Mapping[str, Any]
@@ -183,16 +183,16 @@ def locate(message: object) -> LocatedMessage:
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How messages are read: who the bot is, and what it takes."""
+    """Reads messages for one bot."""
 
     bot_id: str
-    #: On servers, only commands, mentions of the bot and answers to it are for the bot.
+    #: On servers, only commands, mentions of the bot and replies to it are for the bot.
     needs_mention: bool = True
     #: Channels and threads in which everything is.
     free_channels: frozenset[str] = frozenset()
-    #: Names of commands; another word after a slash may be meant for anybody.
+    #: Names of commands; another word after a slash may be for another bot.
     commands: frozenset[str] = frozenset()
-    #: Larger files are left out, and the text says so.
+    #: Larger files are skipped, and the text says so.
     max_file_bytes: int = 20 * 1024**2
     _mention: re.Pattern[str] = field(init=False, repr=False)
 
@@ -203,7 +203,7 @@ class InboundReader:
     def read(
         self, message: LocatedMessage, place: ChannelInfo, directory: Directory
     ) -> Inbound | None:
-        """Return the message, None when it is not for the bot.
+        """Return the message, None if it is not for the bot.
 
         Raises:
             UnreadablePayload: it is not what Discord documents, or far too large.
@@ -212,7 +212,7 @@ class InboundReader:
         author = record(data.get("author"), "message.author")
         if not is_snowflake(author.get("id")):
             raise UnreadablePayload("message.author has no id.")
-        # Programs would talk for ever; the bot's own messages come back, too.
+        # Two bots would answer each other without end; the bot's own messages arrive, too.
         is_program = author.get("bot") or author.get("system") or data.get("webhook_id")
         if is_program or author["id"] == self.bot_id or data.get("type", 0) not in _WRITTEN:
             return None
@@ -274,7 +274,7 @@ class InboundReader:
         )
 
     def _addressed(self, data: Record, place: ChannelInfo, directory: Directory) -> str | None:
-        """Return the text without the bot's name before it, None when it is not for the bot.
+        """Return the text without the bot's name before it, None if it is not for the bot.
 
         Every other mention stays as Discord writes it: ``<@1234>``.
         """
@@ -300,9 +300,9 @@ class InboundReader:
 
 
 def roles_of(member: object, place: ChannelInfo) -> tuple[str, ...]:
-    """Return the ids of the roles that somebody has, that of everybody on the server included.
+    """Return the ids of a member's roles, including @everyone.
 
-    It has the id of the server, and nobody is told that they have it.
+    @everyone has the id of the server, and Discord does not list it.
     """
     roles: object = member.get("roles") if isinstance(member, Mapping) else None
     named: Iterable[object] = roles if isinstance(roles, list) else ()

@@ -1,7 +1,7 @@
-"""How far each channel was read: kept in the store, so that a gap can be filled from its history.
+"""The read position of each channel, kept in the store, so that a gap can be filled from history.
 
-Discord does not hear whether a message was taken, and does not bring one twice. So it is remembered
-which message of a channel was stored last, after it was; what came later is in the history.
+Discord has no confirmations, and does not deliver a message twice. So the last stored message of
+each channel is remembered; later ones are fetched from the history.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from hermes_sessions.gateway.platforms.port import Services
 
 logger = logging.getLogger(__name__)
 
-#: Private chats and threads that are remembered: Discord does not list them all.
+#: Private chats and threads to remember: Discord does not list all of them.
 _MOST_ROOMS: Final = 500
-#: How many channels may be read further than is stored, when nothing in them was for the bot.
+#: How many channels may have unsaved positions, if nothing in them was for the bot.
 _MOST_UNSAVED: Final = 50
 #: A clock may be ahead of Discord's.
 _SKEW_SECONDS: Final = 60.0
 
 
 class ReadPositions:
-    """The marks of one bot. On the event loop."""
+    """The positions of one bot. Runs on the event loop."""
 
     def __init__(
         self, services: Services, bot_id: str, *, hours: int, clock: Callable[[], float]
     ) -> None:
-        """*hours* is how far back a history is of interest."""
+        """*hours* is how far back histories are read."""
         self._services = services
         self._prefix = f"discord:{bot_id}"
         self._hours = hours
@@ -47,7 +47,7 @@ class ReadPositions:
         self._rooms: dict[str, str] = {}
 
     async def load(self) -> None:
-        """Read what was remembered; at the very first start, nothing before it is of interest.
+        """Load the saved positions; at the very first start, earlier messages are ignored.
 
         Raises:
             StoreError: the store cannot be used.
@@ -65,11 +65,11 @@ class ReadPositions:
 
     @property
     def horizon(self) -> int:
-        """The id before which no message is of interest."""
+        """The id before which messages are ignored."""
         return max(self._since, snowflake_at(self._clock() - self._hours * 3600))
 
     async def after(self, channel_id: str) -> int:
-        """Return the id after which messages of a channel are not known.
+        """Return the read position of a channel.
 
         Raises:
             StoreError: the store cannot be used.
@@ -101,21 +101,21 @@ class ReadPositions:
             await self._save_rooms()
 
     async def passed(self, channel_id: str, message_id: str) -> None:
-        """Remember that a message was not for the bot. That is stored when it is convenient: to
-        look at it once more does no harm.
+        """Remember that a message was not for the bot. It is stored later: reading the message
+        again does no harm.
         """
         await self._pass(channel_id, message_id)
         if len(self._unsaved) > _MOST_UNSAVED:
             await self.flush()
 
     async def forget(self, channel_id: str) -> None:
-        """Do not ask again for a room that is gone."""
+        """Forget a channel that no longer exists."""
         if channel_id in self._rooms:
             del self._rooms[channel_id]
             await self._save_rooms()
 
     async def flush(self) -> None:
-        """Store what is not stored yet."""
+        """Store unsaved positions."""
         await self._save(list(self._unsaved))
 
     async def _recall(self, channel_id: str) -> None:
@@ -124,7 +124,7 @@ class ReadPositions:
             self._read[channel_id] = int(saved) if is_snowflake(saved) else 0
 
     async def _pass(self, channel_id: str, message_id: str) -> None:
-        # A message that comes again is older than what is remembered.
+        # A message that is delivered again is older than the position.
         with suppress(HermesSessionsError):
             await self._recall(channel_id)
         self._read[channel_id] = max(self._read.get(channel_id, 0), int(message_id))
@@ -143,8 +143,8 @@ class ReadPositions:
         try:
             await self._services.save_state(name, value)
         except HermesSessionsError as error:
-            # The message itself is safe; at worst it is seen once more, and recognised.
-            logger.warning("discord: how far was read is not stored: %s", error)
+            # The message itself is stored; at worst it is read again, and recognised.
+            logger.warning("discord: the read position could not be stored: %s", error)
             return False
         return True
 

@@ -1,7 +1,7 @@
-"""Messages on their way from Discord to the gateway: one after the other, those of a gap first.
+"""Pass messages from Discord to the gateway, one after the other, those of a gap first.
 
-What Discord tells waits in memory; what was told while nobody listened is fetched from the history
-of each channel. Both are stored in order, and how far is remembered after that.
+Events wait in memory; messages that were missed are fetched from the history of each channel. Both
+are stored in order, and the read position is saved after that.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Gap(NamedTuple):
 
 
 class Receiver:
-    """Takes events, and stores the messages in them. On the event loop."""
+    """Receives events, and stores their messages. Runs on the event loop."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Receiver:
         people: Sequence[str] = (),
         most_waiting: int = _MOST_WAITING,
     ) -> None:
-        """*people* are looked for after a gap also when they never wrote in private before."""
+        """Private chats of *people* are read after a gap even if they never wrote before."""
         self._services = services
         self._client = client
         self._reader = reader
@@ -103,13 +103,13 @@ class Receiver:
         self._dropped: set[str] | None = None
         #: By the ids of messages that came from a history.
         self._fetched: dict[str, None] = {}
-        #: What could not be read since the start.
+        #: How many payloads were unreadable since the start.
         self.unreadable = 0
 
     # ── what Discord tells ────────────────────────────────────────────────────────────────────
 
     def is_on_a_server(self, channel_id: str) -> bool | None:
-        """Tell whether a channel is one of a server; None: Discord has not told of all yet."""
+        """Tell whether a channel belongs to a server; None if Discord has not sent all servers."""
         is_complete = not self._directory.expected
         place = self._directory.places.get(channel_id)
         if place is None:
@@ -117,7 +117,7 @@ class Receiver:
         return place.guild_id is not None
 
     def handlers(self) -> Mapping[str, Callable[[Any], None]]:
-        """Return what takes events, by their names."""
+        """Return the handlers of events, by name."""
         places = {name: self._learning(name) for name in PLACE_EVENTS}
         return {
             **places,
@@ -161,14 +161,14 @@ class Receiver:
         self._has_waiting.set()
 
     def skip(self, why: str) -> None:
-        """Note that something could not be read."""
+        """Count and log an unreadable payload."""
         self.unreadable += 1
         logger.warning("discord: a message is skipped: %s", why)
 
     # ── storing ───────────────────────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
-        """Store what arrives, until `end` is called; then what has arrived, as far as it can be."""
+        """Store messages until `end` is called, then those that have already arrived."""
         try:
             while True:
                 if not self._waiting:
@@ -186,12 +186,12 @@ class Receiver:
             self._waiting.appendleft(what)
             raise
         except Exception:
-            # Whatever it is: those behind it go on.
+            # An unexpected error must not stop the messages behind it.
             self.unreadable += 1
-            logger.exception("discord: something could not be taken")
+            logger.exception("discord: an event could not be handled")
 
     def end(self) -> None:
-        """Stop; what cannot be stored now is found in the history the next time."""
+        """Stop; what cannot be stored now is read from the history at the next start."""
         self._ending.ask()
 
     def _unlisted(self) -> dict[str, str]:
@@ -229,7 +229,7 @@ class Receiver:
         """Store a message if it is for the bot, and remember that the channel was read so far.
 
         Raises:
-            Stopped: the end was asked for, and it is not stored.
+            Stopped: the adapter is disconnecting, and it is not stored.
         """
         try:
             message = locate(data)
@@ -254,7 +254,7 @@ class Receiver:
         except UnreadablePayload:
             raise
         except Exception as error:
-            # The next try would end like this one, and the rest of a history would wait for it.
+            # A retry would fail in the same way, and the rest of a history would wait for it.
             raise UnreadablePayload(f"reading it failed: {where(error)}") from error
 
     async def _place_of(self, message: LocatedMessage) -> ChannelInfo:
@@ -265,7 +265,7 @@ class Receiver:
         return found or ChannelInfo(message.channel_id, guild_id=message.guild_id)
 
     async def _find(self, channel_id: str, guild_id: str) -> ChannelInfo | None:
-        """Return a channel that Discord did not tell about, None when it cannot be seen."""
+        """Return a channel that Discord did not announce, None if the bot cannot see it."""
         try:
             channel = await self._insist(lambda: self._client.channel(channel_id))
         except (Undeliverable, LoginRefused):
@@ -273,7 +273,7 @@ class Receiver:
         return self._directory.add(channel, guild_id)
 
     async def _with_roles(self, inbound: Inbound, message: LocatedMessage) -> Inbound:
-        """Return a message with the roles of who wrote it, which a history does not tell."""
+        """Return a message with the roles of its sender, which a history does not contain."""
         guild_id, user_id = inbound.source.guild_id, inbound.source.user_id
         if not self._needs_roles or not guild_id or not user_id or message.data.get("member"):
             return inbound
@@ -284,7 +284,7 @@ class Receiver:
         return replace(inbound, roles=roles_of(member, ChannelInfo("", guild_id=guild_id)))
 
     async def _offer(self, inbound: Inbound) -> bool:
-        """Hand a message to the gateway until it is taken; return whether it was."""
+        """Pass a message to the gateway until it is stored; return whether it was."""
         failures = 0
         while True:
             try:
@@ -295,8 +295,8 @@ class Receiver:
             except HermesSessionsError as error:
                 logger.warning("discord: a message cannot be stored yet: %s", error)
             except Exception:
-                # Whatever it is: what is not stored is not passed over.
-                logger.exception("discord: a message could not be taken")
+                # Whatever the error: a message that is not stored is not skipped.
+                logger.exception("discord: a message could not be stored")
             else:
                 return True
             failures += 1
@@ -305,10 +305,10 @@ class Receiver:
     # ── catching up ───────────────────────────────────────────────────────────────────────────
 
     async def _catch_up(self, gap: _Gap) -> None:
-        """Take what is in the histories, from where they were read to.
+        """Store the messages in the histories after the read positions.
 
         Raises:
-            Stopped: the end was asked for; the rest is found the next time.
+            Stopped: the adapter is disconnecting; the rest is read at the next start.
         """
         for place in await self._places_in(gap):
             await self._read_on(place, is_unknown=gap.is_unknown)
@@ -378,7 +378,7 @@ class Receiver:
                 return await self._marks.after(place.id)
             except HermesSessionsError as error:
                 failures += 1
-                logger.warning("discord: how far was read is not known yet: %s", error)
+                logger.warning("discord: the read positions are not available yet: %s", error)
                 await self._ending.result_unless_stopped(self._sleep(pause_after(failures)))
 
     def _remember(self, message_id: str) -> None:
@@ -387,11 +387,11 @@ class Receiver:
             del self._fetched[next(iter(self._fetched))]
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return an answer of Discord's, however long it is away.
+        """Return a response of Discord, retrying while it is unavailable.
 
         Raises:
-            Undeliverable, LoginRefused: it will not be given.
-            Stopped: the end was asked for.
+            Undeliverable, LoginRefused: Discord refuses the request.
+            Stopped: the adapter is disconnecting.
         """
         failures = 0
         while True:
@@ -404,5 +404,5 @@ class Receiver:
             except PlatformError as error:
                 failures += 1
                 pause = pause_after(failures)
-                logger.warning("discord: %s; next try in %g s", error, pause)
+                logger.warning("discord: %s; retrying in %g s", error, pause)
             await self._ending.result_unless_stopped(self._sleep(pause))

@@ -1,8 +1,8 @@
-"""The connection on which Discord tells what happens: kept, resumed, and made anew.
+"""The connection on which Discord sends events: kept open, resumed, and re-established.
 
-discord.py speaks the protocol: hello, heartbeats, identify, resume, compression. When to connect
-again is decided here, so that a Discord that is away is asked with growing pauses, and a bot that
-begins anew too often is not locked out.
+discord.py implements the protocol: hello, heartbeats, identify, resume, compression. When to
+reconnect is decided here, with growing pauses while Discord is unavailable, and within Discord's
+limit of new sessions per day.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from hermes_sessions.gateway.platforms.port import (
 from hermes_sessions.gateway.platforms.receive_loop import Sleep, pause_after
 
 logger = logging.getLogger(__name__)
-# What the SDK says on that level are messages.
+# The SDK logs messages on that level.
 logging.getLogger("discord.gateway").addFilter(lambda record: record.levelno > logging.DEBUG)
 
-#: What Discord is asked to tell: servers and their channels, messages there and in private, and
-#: what they say. No more.
+#: The requested intents: servers and their channels, messages there and in private, and their
+#: contents. No more.
 INTENTS: Final = discord.Intents(
     guilds=True, guild_messages=True, dm_messages=True, message_content=True
 )
@@ -42,15 +42,15 @@ _ARRIVALS: Final = frozenset({"READY", "RESUMED"})
 _HELLO_SECONDS: Final = 30.0
 _READY_SECONDS: Final = 60.0
 _GOODBYE_SECONDS: Final = 2.0
-#: A connection that lasted so long was a good one.
+#: A connection that lasted this long resets the pauses.
 _STEADY_SECONDS: Final = 60.0
-#: Discord lets a bot begin anew once in so many seconds, and a thousand times a day.
+#: Discord allows a new session once in this many seconds, and a thousand per day.
 _IDENTIFY_SECONDS: Final = 5.0
 _REFUSED_SECONDS: Final = 300.0
-#: How often a session is tried to be resumed before another is begun.
+#: How often resuming a session is tried before a new one is started.
 _RESUMES: Final = 3
 
-#: Takes what an event says; must not block.
+#: Handles the data of an event; must not block.
 Handler = Callable[[Any], None]
 
 
@@ -65,7 +65,7 @@ class WebSocketConnection:
         unreadable: Callable[[str], None],
         sleep: Sleep,
     ) -> None:
-        """*handlers* take events by their names; *unreadable* is told why one was skipped."""
+        """*handlers* are by the names of events; *unreadable* gets the reason for a skipped one."""
         self._client = client
         self._handlers = handlers
         self._unreadable = unreadable
@@ -73,7 +73,7 @@ class WebSocketConnection:
         self._sdk = discord.Client(intents=INTENTS, max_messages=None)
         self._sdk.http = client.http
         self._sdk.loop = asyncio.get_running_loop()
-        # The SDK keeps everything it hears of, and stumbles over what it does not expect.
+        # The SDK caches everything it receives, and fails on unexpected data.
         self._sdk._connection.parsers = {
             name: partial(self._take, name) for name in (*_ARRIVALS, *handlers)
         }
@@ -81,14 +81,14 @@ class WebSocketConnection:
         self._socket: DiscordWebSocket | None = None
         self._has_begun = False
         self._was_ready = False
-        #: Set while Discord tells what happens.
+        #: Set while Discord sends events.
         self.is_ready = asyncio.Event()
 
     async def run(self) -> None:
         """Stay connected until cancelled.
 
         Raises:
-            LoginRefused, Unreachable: it was not even once.
+            LoginRefused, Unreachable: the first connection failed.
         """
         failures = 0
         clock = asyncio.get_running_loop().time
@@ -102,17 +102,17 @@ class WebSocketConnection:
                 self._socket = None
             pause = _pause(lost, failures)
             level = logging.ERROR if isinstance(lost, LoginRefused) else logging.WARNING
-            logger.log(level, "discord: %s; next try in %g s", lost, pause)
+            logger.log(level, "discord: %s; retrying in %g s", lost, pause)
             await self._sleep(pause)
 
     async def _until_lost(self) -> PlatformError:
-        """Be connected; return why it is over."""
+        """Stay connected; return why the connection ended."""
         try:
             await self._be_connected()
         except PlatformError as error:
             return error
         except Exception as error:
-            # Whatever it is: messages go on arriving.
+            # An unexpected error must not stop receiving.
             logger.exception("discord: receiving failed")
             return Unreachable(f"Receiving failed: {type(error).__name__}.")
         finally:
@@ -120,7 +120,7 @@ class WebSocketConnection:
         raise AssertionError("a connection ends by being lost")
 
     async def _be_connected(self) -> None:
-        """Connect, and take what comes until the connection is lost."""
+        """Connect, and handle events until the connection is lost."""
         earlier = self._socket if self._socket and self._socket.session_id else None
         if earlier is None and self._has_begun:
             await self._sleep(_IDENTIFY_SECONDS)
@@ -130,7 +130,7 @@ class WebSocketConnection:
                 async with asyncio.timeout(_HELLO_SECONDS):
                     socket = await DiscordWebSocket.from_client(
                         self._sdk,
-                        # The SDK would wait before it begins anew; that is done above.
+                        # The SDK would wait before a new session; that is done above.
                         initial=True,
                         gateway=address,
                         session=earlier.session_id if earlier else None,
@@ -167,13 +167,13 @@ class WebSocketConnection:
             await _close(socket)
 
     def _take(self, name: str, data: Any) -> None:
-        """Hand an event to its handler; one that nobody foresaw does no harm."""
+        """Pass an event to its handler; an unexpected one does no harm."""
         try:
             if handler := self._handlers.get(name):
                 handler(data)
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             self._unreadable(f"{name}: {type(error).__name__}")
-        # After that: whoever sees it may ask at once what was told.
+        # After that, because callers may ask for the data immediately.
         if name in _ARRIVALS:
             self._was_ready = True
             self.is_ready.set()

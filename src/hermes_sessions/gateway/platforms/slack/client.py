@@ -200,7 +200,7 @@ class SlackClient:
             allow_redirects=False,
         ) as response:
             if response.status in {404, 410}:
-                raise Undeliverable("The file is no longer there.")
+                raise Undeliverable("The file no longer exists.")
             # Whoever may not have a file is shown the page on which people log in.
             is_refused = 300 <= response.status < 400 or response.status in {401, 403}
             if is_refused or (response.content_type == _PAGE and not is_page):

@@ -65,8 +65,8 @@ _UNDELIVERABLE: Final = {
     "edit_window_closed": "The message is too old to be changed",
     "msg_too_long": "The text is too long for a message",
     "no_text": "There is no text in it",
-    "file_not_found": "The file is no longer there",
-    "file_deleted": "The file is no longer there",
+    "file_not_found": "The file no longer exists",
+    "file_deleted": "The file no longer exists",
     "file_not_visible": "The app may not see the file",
 }
 #: Slack's own trouble, which passes.

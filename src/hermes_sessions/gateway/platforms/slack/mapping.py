@@ -154,7 +154,7 @@ def files_of(files: object, max_bytes: int) -> MessageFiles:
         name = f" {attachment.name!r}" if attachment.name else ""
         mode = text_of(file.get("mode"), "A file's mode")
         if mode in _GONE:
-            notes.append(f"[A file{name} is no longer there.]")
+            notes.append(f"[A file{name} no longer exists.]")
         elif mode == "external" or file.get("is_external") is True:
             notes.append(f"[A file{name} is kept elsewhere: {file.get('url_private')!s:.1000}]")
         elif (attachment.size or 0) > max_bytes:

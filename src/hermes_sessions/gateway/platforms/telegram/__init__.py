@@ -1,1 +1,1 @@
-"""Telegram: bots that are talked to in private, in groups and in topics."""
+"""Telegram: a bot in private chats, groups and topics."""

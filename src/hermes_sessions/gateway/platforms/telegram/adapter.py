@@ -1,4 +1,4 @@
-"""A bot on Telegram: our own loop, which confirms an update when the gateway has stored it."""
+"""A bot on Telegram, with a receive loop that confirms an update after the gateway stored it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from hermes_sessions.gateway.platforms.telegram.webhook import WebhookServer
 
 logger = logging.getLogger(__name__)
 
-#: The topic that every forum has; messages to it name none.
+#: The general topic of every forum; messages to it have no topic id.
 _GENERAL: Final = "1"
 
 
@@ -66,7 +66,7 @@ class TelegramAdapter(Adapter):
         commands: Sequence[tuple[str, str]] = (),
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """*commands* are shown in the menu of the chat, each with what it does."""
+        """*commands* are shown in the menu of the chat, with their summaries."""
         self._settings = settings
         self._commands = commands
         self._sleep = sleep
@@ -80,7 +80,7 @@ class TelegramAdapter(Adapter):
         self._is_connected = False
         #: Everything below is stored, and not yet confirmed.
         self._offset: int | None = None
-        #: Updates that were taken although one before them was not; at most a batch of them.
+        #: Updates that were stored although an earlier one was not; at most one batch.
         self._taken_ahead: set[int] = set()
         #: Updates that could not be read since the start.
         self.unreadable = 0
@@ -114,8 +114,11 @@ class TelegramAdapter(Adapter):
             return
         try:
             await self._bot.show_commands(self._commands)
-        except (RateLimited, Undeliverable) as error:  # they work without being shown
-            logger.warning("telegram: the menu of commands could not be set: %s", error)
+        except (
+            RateLimited,
+            Undeliverable,
+        ) as error:  # commands work without a menu
+            logger.warning("telegram: the command menu could not be set: %s", error)
 
     async def _begin(self) -> None:
         settings = self._settings.webhook
@@ -183,14 +186,14 @@ class TelegramAdapter(Adapter):
         self._is_connected = False
 
     async def _receive(self) -> bool:
-        """Take one batch; return whether things go as they should."""
+        """Handle one batch; return whether it succeeded."""
         reader = self._reader
         if reader is None:
             raise Unreachable("The adapter for Telegram is not connected.")
         updates = await self._ask(self._settings.poll_seconds)
         if updates and album_of(updates[-1]):
-            # The rest of an album follows in a moment. Nothing is confirmed yet, so that asking
-            # again brings all of it.
+            # The rest of an album follows in a moment. Nothing is confirmed yet, so that the next
+            # poll returns all of it.
             await self._ending.result_unless_stopped(
                 self._sleep(self._settings.album_milliseconds / 1000)
             )
@@ -205,8 +208,8 @@ class TelegramAdapter(Adapter):
     async def _addressed(
         self, reader: InboundReader, updates: Sequence[object]
     ) -> tuple[set[Album], set[Album]]:
-        """Return the albums in groups that are for the bot, and those of which that cannot be
-        found out now, or not be remembered for pictures that come later.
+        """Return the albums in groups that are for the bot, and those for which the store cannot
+        tell or remember that at the moment.
         """
         albums = self._albums
         here = reader.addressed_albums(updates)
@@ -221,14 +224,14 @@ class TelegramAdapter(Adapter):
                 elif await albums.has(*album):
                     addressed.add(album)
             except StoreError as error:
-                logger.warning("telegram: an album is taken later: %s", error)
+                logger.warning("telegram: an album is retried later: %s", error)
                 unknown.add(album)
         return addressed, unknown
 
     async def _take_all(self, readings: Sequence[Reading], unknown: Collection[Album]) -> bool:
-        """Take a batch; return whether all of it was. What cannot be taken yet holds up its own
-        chat and no other, but nothing from there on is confirmed, and so it comes again. So do
-        *unknown* albums.
+        """Store a batch; return whether all of it was stored. A message that cannot be stored yet
+        delays its own chat only, but it and later updates are not confirmed, so that Telegram
+        sends them again. The same holds for *unknown* albums.
         """
         held_up: set[str | None] = set()
         for reading in readings:
@@ -254,12 +257,12 @@ class TelegramAdapter(Adapter):
         updates = await self._ending.result_unless_stopped(self._bot.updates(offset, seconds))
         self._is_connected = True
         if self._offset == offset:
-            # It is confirmed. Numbers start anywhere after a quiet week, so it is not said again.
+            # It is confirmed. Numbers start anywhere after a quiet week, so it is not sent again.
             self._offset = None
         return updates
 
     async def _confirm(self) -> None:
-        """Confirm what was stored last, so that it does not come again after a restart."""
+        """Confirm what was stored last, so that it is not delivered again after a restart."""
         if self._offset is None or self._client is None:
             return
         with suppress(PlatformError, TimeoutError):
@@ -268,27 +271,27 @@ class TelegramAdapter(Adapter):
                 self._offset = None
 
     async def _take_brought(self, update: object) -> bool:
-        """Take an update that came by the webhook."""
+        """Handle an update that arrived by the webhook."""
         reader = self._reader
         if reader is None:
             return False
         addressed, unknown = await self._addressed(reader, [update])
         if album_of(update) not in {None, *addressed, *reader.addressed_albums([update])}:
-            # Calls overtake each other: the picture with the caption may be on its way.
+            # Calls overtake each other: the picture with the caption may follow.
             await self._sleep(self._settings.album_milliseconds / 1000)
             addressed, unknown = await self._addressed(reader, [update])
         if unknown:
             return False
         readings = reader.read_all([update], addressed)
         if not readings:
-            self._skip("an update that is no JSON, too large, or without a number", None)
+            self._skip("an update is not JSON, too large, or has no number", None)
         for reading in readings:
             if not await self._take(reading):
                 return False
         return True
 
     async def _take(self, reading: Reading) -> bool:
-        """Hand a message to the gateway; return whether it may be confirmed."""
+        """Pass a message to the gateway; return whether it may be confirmed."""
         if reading.problem is not None:
             self._skip(str(reading.problem), reading.number)
         if reading.inbound is None:
@@ -316,7 +319,7 @@ class TelegramAdapter(Adapter):
         try:
             return await self._send(target, target.chat_id, thread_id, text)
         except TopicGone:
-            # Somebody deleted the topic meanwhile; the chat is still there.
+            # The topic was deleted meanwhile; the chat still exists.
             return await self._send(target, target.chat_id, None, text)
         except ChatMoved as moved:
             return await self._send(target, moved.chat_id, thread_id, text)
@@ -334,7 +337,7 @@ class TelegramAdapter(Adapter):
         )
 
     def chat_type_of(self, chat_id: str) -> str:
-        """A group, if it has the number of one."""
+        """See `Adapter.chat_type_of`; groups have negative ids."""
         return "group" if is_group(chat_id) else "dm"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
@@ -351,7 +354,7 @@ class TelegramAdapter(Adapter):
             await self._bot.edit(target.chat_id, number, readable(text), is_html=False)
 
     async def typing(self, target: Target) -> None:
-        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        """See `Adapter.typing`. Errors are only logged."""
         try:
             await self._bot.type(target.chat_id, _thread_of(target))
         except PlatformError as error:
@@ -363,7 +366,7 @@ class TelegramAdapter(Adapter):
 
 
 def is_group(chat_id: str) -> bool:
-    """Tell whether a chat is a group, which has a number below zero."""
+    """Tell whether a chat is a group; groups have negative ids."""
     return chat_id.startswith("-")
 
 

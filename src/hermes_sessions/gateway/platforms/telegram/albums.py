@@ -1,8 +1,8 @@
-"""Albums in groups that are for the bot: every picture of one is, whenever it comes.
+"""Remember which albums in groups are for the bot, so that all their pictures are.
 
-Telegram sends each picture of an album as a message of its own, and the caption that names the bot
-with one of them. The others may come after that one was taken, also after a restart, so the newest
-albums of each group are remembered.
+Telegram sends each picture of an album as its own message, and the caption that mentions the bot
+with one of them. The others may arrive after that one was stored, even after a restart, so the
+newest albums of each group are remembered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from hermes_sessions.gateway.platforms.port import Services
 
-#: Albums of one group that are remembered, and groups that are kept at hand.
+#: Albums to remember per group, and groups to keep in memory.
 _ALBUMS: Final = 50
 _GROUPS: Final = 1_000
 
@@ -29,7 +29,7 @@ class AddressedAlbums:
         """Tell whether an album is for the bot.
 
         Raises:
-            StoreError: that cannot be found out now.
+            StoreError: the store cannot tell at the moment.
         """
         return album in self._known.get(chat_id, ()) or album in await self._load(chat_id)
 
@@ -37,7 +37,7 @@ class AddressedAlbums:
         """Remember that an album is for the bot.
 
         Raises:
-            StoreError: that could not be stored.
+            StoreError: it could not be stored.
         """
         if album in self._known.get(chat_id, ()):
             return
@@ -49,7 +49,7 @@ class AddressedAlbums:
         self._keep(chat_id, albums)
 
     async def _load(self, chat_id: str) -> OrderedDict[str, None]:
-        # Another gateway may have taken the picture with the caption.
+        # Another gateway may have stored the picture with the caption.
         stored = await self._services.load_state(_name(chat_id)) or ""
         return self._keep(chat_id, OrderedDict.fromkeys(stored.split()))
 

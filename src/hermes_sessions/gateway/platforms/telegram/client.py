@@ -1,4 +1,4 @@
-"""The Bot API through python-telegram-bot: its calls, and its errors as those of the port."""
+"""The Bot API through python-telegram-bot; its errors become those of the port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hermes_sessions.gateway.platforms.port import (
 )
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
 
-#: What Telegram is asked for. Edits are not: an answer was given to what was written first.
+#: Types of updates to receive. Not edits: the original message was answered.
 ALLOWED_UPDATES: Final = ["message"]
 
 _SECONDS: Final = 20.0
@@ -40,7 +40,7 @@ _NO_PREVIEW: Final = LinkPreviewOptions(is_disabled=True)
 
 
 class _WithoutTokens(logging.Filter):
-    """Takes the token out of what httpx logs: it is a part of every address."""
+    """Removes the token from the log of httpx: it is part of every URL."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
@@ -50,12 +50,12 @@ class _WithoutTokens(logging.Filter):
 
 _IN_ADDRESS: Final = re.compile(r"/bot[0-9]+:[^/\s]+/")
 logging.getLogger("httpx").addFilter(_WithoutTokens())
-# What the SDK says on that level are tokens and messages.
+# The SDK logs tokens and messages on that level.
 logging.getLogger("telegram.Bot").addFilter(lambda record: record.levelno > logging.DEBUG)
 
 
 class BotIdentity(NamedTuple):
-    """Who the bot is."""
+    """The bot's identity."""
 
     id: int
     name: str
@@ -66,11 +66,11 @@ class MarkupRefused(Undeliverable):
 
 
 class TopicGone(Undeliverable):
-    """There is no such topic any more."""
+    """The topic no longer exists."""
 
 
 class Unchanged(Undeliverable):
-    """The message is already as it should be."""
+    """The message already has this text."""
 
 
 class ChatMoved(Undeliverable):
@@ -92,7 +92,7 @@ _REFUSALS: Final = (
 
 
 class TooManyRequests(TelegramError):
-    """One request too many; python-telegram-bot's own error warns that it will change."""
+    """Too many requests; python-telegram-bot's own error warns that it will change."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -100,17 +100,17 @@ class TooManyRequests(TelegramError):
 
 
 class BotClient:
-    """One bot. Every call raises errors of the port alone."""
+    """One bot. Every call raises only errors of the port."""
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._bot = _bot(settings, _Request(read_timeout=_SECONDS, pool_timeout=_SECONDS))
-        # Asking for updates has a connection to itself: it is always there, and stays so when the
-        # question is given up, which is not so while one is being made.
+        # Polling has a connection of its own, so that it is always available and a cancelled poll
+        # does not disturb other calls.
         self._asking = _Request(connection_pool_size=1, pool_timeout=_SECONDS)
         self._asker = _bot(settings, self._asking)
 
     async def start(self) -> BotIdentity:
-        """Log in and return who the bot is.
+        """Log in and return the bot's identity.
 
         Raises:
             LoginRefused, Unreachable
@@ -125,19 +125,19 @@ class BotClient:
         await self._asking.shutdown()
 
     async def updates(self, offset: int | None, seconds: int, *, limit: int = 100) -> list[object]:
-        """Return updates as they came, confirming all below *offset*; wait for one if needed."""
+        """Return updates as received, confirming all below *offset*; wait for one if needed."""
         asked: dict[str, Any] = {"timeout": seconds, "limit": limit}
         asked["allowed_updates"] = ALLOWED_UPDATES
         if offset is not None:
             asked["offset"] = offset
         with _translated():
-            # Names of methods are in any case. In this one, the SDK leaves the answer as it is,
-            # so that an update that it cannot read does not hide the others.
+            # Method names are case-insensitive. With this spelling, the SDK returns the raw answer,
+            # so that one unreadable update does not hide the others.
             found = await self._asker.do_api_request(
                 "getupdates", api_kwargs=asked, read_timeout=seconds + _SECONDS
             )
         if not isinstance(found, list):
-            raise Unreachable("Telegram's answer is not a list of updates.")
+            raise Unreachable("Telegram's response is not a list of updates.")
         return found
 
     async def send(
@@ -192,24 +192,24 @@ class BotClient:
             with _translated():
                 content = bytes(await file.download_as_bytearray())
         except LoginRefused as error:  # what the SDK makes of 404
-            raise Undeliverable("The file is no longer there.") from error
+            raise Undeliverable("The file no longer exists.") from error
         if len(content) > limit:
             raise Undeliverable(f"The file is {len(content):,} bytes, over {limit:,}.")
         return content
 
     async def show_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Show commands in the menu, each with what it does."""
+        """Show commands in the menu, with their summaries."""
         with _translated():
             await self._bot.set_my_commands(commands)
 
     async def ask_for_polling(self) -> None:
-        """Let updates wait to be asked for; those that wait already stay."""
+        """Switch to polling; pending updates are kept."""
         with _translated():
             await self._bot.delete_webhook(drop_pending_updates=False)
-        await self.updates(None, 0, limit=1)  # connects; what waits is not confirmed by that
+        await self.updates(None, 0, limit=1)  # connects, and confirms nothing
 
     async def ask_for_webhook(self, url: str, secret: str) -> None:
-        """Let updates be brought to *url*."""
+        """Switch to a webhook at *url*."""
         with _translated():
             await self._bot.set_webhook(
                 url,
@@ -221,7 +221,7 @@ class BotClient:
 
 @cache
 def _shared_trust() -> dict[str, Any]:
-    """Return the certificates to trust; reading them takes longer than everything else here."""
+    """Return the trusted certificates; reading them is slow."""
     return {"verify": httpx.create_ssl_context()}
 
 
@@ -261,8 +261,8 @@ def _translated() -> Iterator[None]:
     except TelegramError as error:
         raise translate(error) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # The SDK trusts that answers are what is documented.
-        raise Unreachable("Telegram's answer cannot be read.") from error
+        # The SDK assumes that answers are as documented.
+        raise Unreachable("Telegram's response is not readable.") from error
 
 
 def translate(error: TelegramError) -> PlatformError:
@@ -273,7 +273,7 @@ def translate(error: TelegramError) -> PlatformError:
             return RateLimited(words, error.seconds)
         case InvalidToken() | EndPointNotFound():
             return LoginRefused(
-                "Telegram does not know the bot's token. Copy it again from BotFather into "
+                "Telegram does not accept the bot token. Copy it again from @BotFather into "
                 "platforms.telegram.token."
             )
         case ChatMigrated():

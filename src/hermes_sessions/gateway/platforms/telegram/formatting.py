@@ -1,8 +1,7 @@
-"""Markdown as Telegram shows it.
+"""Render Markdown as Telegram's HTML.
 
-Telegram refuses a message whose markup it cannot read. HTML can always be written so that it is
-read: everything is escaped, and tags are nested because they are made from nested pieces. What is
-shown is never longer than the Markdown, so that a part that fits its limit still does.
+Telegram refuses a message with invalid markup. So all text is escaped, and tags are always nested.
+The visible text is never longer than the Markdown, so that a part that fits the limit still does.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _INLINE: Final = InlineHtml(
 
 
 def to_html(markdown: str) -> str:
-    """Return *markdown* in Telegram's HTML; Telegram can read it whatever was written."""
+    """Return *markdown* as HTML that Telegram always accepts."""
     text = readable(markdown)
     return "".join(
         _block(text, each) if isinstance(each, Fence) else _prose(each) for each in segments(text)

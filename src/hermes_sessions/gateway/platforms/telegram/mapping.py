@@ -1,7 +1,7 @@
-"""Updates of Telegram's Bot API as messages of the gateway. Pure, and trusting nothing.
+"""Map updates of Telegram's Bot API to messages of the gateway. Pure; validates everything.
 
-An update comes as parsed JSON, not as an object of the SDK, so that one that nobody foresaw is
-skipped alone instead of failing its whole batch.
+An update is parsed JSON, not an object of the SDK, so that an unexpected one is skipped alone
+instead of failing its whole batch.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from hermes_sessions.gateway.platforms.payloads import Kind, record, short, text
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.source import Platform, SessionSource
 
-# What a message on Telegram refers to: words of others, which the agent cannot see otherwise.
+# Quotes: what a message answers or forwards, which the agent cannot see otherwise.
 
 #: As much of a quoted message as makes clear what is meant.
 _MAX_QUOTED: Final = 1000
 
 
 def introduction(message: Record, text: str, bot_id: int) -> str:
-    """Return what stands before the text of *message*: where it is from, and what it answers.
+    """Return the prefix of *message*: its origin if forwarded, and what it answers.
 
-    An answer to the bot itself needs no quotation, unless somebody chose one. A command stays one,
-    unless somebody else wrote it.
+    A reply to the bot needs no quote, unless the user selected one. A command stays a command,
+    unless it was forwarded.
     """
     if origin := _mapping(message.get("forward_origin")):
-        return f"[Forwarded from {_origin(origin) or 'somebody'}]\n"
+        return f"[Forwarded from {_origin(origin) or 'unknown'}]\n"
     if text.startswith("/"):
         return ""
     answered = _mapping(message.get("reply_to_message")) or {}
@@ -45,7 +45,7 @@ def introduction(message: Record, text: str, bot_id: int) -> str:
 
 
 def person(record: Record) -> str | None:
-    """Return what somebody is called."""
+    """Return a user's name."""
     names = (short(record.get("first_name")), short(record.get("last_name")))
     return " ".join(name for name in names if name) or short(record.get("username"))
 
@@ -68,7 +68,7 @@ def _mapping(value: object) -> Record | None:
     return value if isinstance(value, Mapping) else None
 
 
-#: Telegram's own is 4096; what is far above it is not from there.
+#: Telegram's own limit is 4,096; a far longer text is not from there.
 MAX_TEXT: Final = 100_000
 _WHOLE: Final = 2**63
 
@@ -95,34 +95,34 @@ class Album(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What became of one update, or of those that make an album."""
+    """The result of one update, or of those of an album."""
 
-    #: The number of the last of them: what is confirmed when this was taken.
+    #: The number of the last of them, which is confirmed after this was stored.
     number: int
     inbound: Inbound | None
-    #: Why it was skipped, when it could not be read.
+    #: Why it was skipped, if it was not readable.
     problem: UnreadablePayload | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How updates are read: who the bot is, and what it takes."""
+    """Reads updates for one bot."""
 
     bot_id: int
     #: Without the ``@``.
     bot_name: str
-    #: In groups, only commands, mentions of the bot and answers to it are for the bot.
+    #: In groups, only commands, mentions of the bot and replies to it are for the bot.
     needs_mention: bool = True
-    #: Larger files are left out, and the text says so. Bots cannot fetch more than 20 MB.
+    #: Larger files are skipped, and the text says so. Bots cannot download more than 20 MB.
     max_file_bytes: int = 20 * 1024**2
 
     def read_all(
         self, updates: Iterable[object], addressed: Collection[Album] = ()
     ) -> list[Reading]:
-        """Return what is in a batch of updates, in order, albums as one message. Those in
-        *addressed* are for the bot, also when nothing here says so.
+        """Return the messages in a batch of updates, in order, albums as one message. Albums in
+        *addressed* are for the bot even if nothing in the batch says so.
 
-        An update without a number cannot be confirmed, and is left out.
+        An update without a number cannot be confirmed, and is skipped.
         """
         updates = list(updates)
         addressed = {*addressed, *self.addressed_albums(updates)}
@@ -146,7 +146,7 @@ class InboundReader:
             return Reading(number, None, problem)
 
     def addressed_albums(self, updates: Iterable[object]) -> set[Album]:
-        """Return the albums of which a picture is for the bot: the others are, too."""
+        """Return the albums with a picture that is for the bot."""
         return {
             album
             for update in updates
@@ -160,9 +160,9 @@ class InboundReader:
             return False
 
     def read(self, update: object, *, is_addressed: bool = False) -> Inbound | None:
-        """Return the message in *update*, None when there is none for the bot.
+        """Return the message in *update*, None if it has none for the bot.
 
-        With *is_addressed* it is for the bot, also when it does not say so.
+        With *is_addressed*, it is for the bot even if it does not mention it.
 
         Raises:
             UnreadablePayload: it is not what Telegram documents, or far too large.
@@ -191,7 +191,7 @@ class InboundReader:
         attachments, left_out = self._files(message)
         text = "\n".join(part for part in (text, _place(message), *left_out) if part)
         if not text and not attachments:
-            return None  # somebody joined, a topic was renamed, …
+            return None  # a user joined, a topic was renamed, …
         text = introduction(message, text, self.bot_id) + text
         message_id = str(_whole(message.get("message_id"), "message.message_id"))
         thread_id = _thread_of(message)
@@ -219,7 +219,7 @@ class InboundReader:
         )
 
     def _addressed(self, text: str, message: Record, *, needs_mention: bool) -> str | None:
-        """Return the text without the bot's name, None when it is not for the bot."""
+        """Return the text without the bot's name, None if it is not for the bot."""
         command, _, rest = text.partition(" ")
         if command.startswith("/") and "@" in command:
             name, _, addressee = command.partition("@")
@@ -252,7 +252,7 @@ class InboundReader:
 
 
 def join_album(first: Inbound, following: Inbound) -> Inbound | None:
-    """Return two messages of one album as one, None when they are not.
+    """Return two messages of one album as one, None if they are not of one album.
 
     Telegram sends every picture of an album as a message of its own.
     """
@@ -281,7 +281,7 @@ def target_of(inbound: Inbound) -> Target:
 
 
 def update_number(update: object) -> int | None:
-    """Return the number by which an update is confirmed, None when it has none."""
+    """Return the number by which an update is confirmed, None if it has none."""
     number = update.get("update_id") if isinstance(update, Mapping) else None
     return number if _is_whole(number) else None
 
@@ -306,7 +306,7 @@ def _written(message: Record) -> str:
 
 
 def _thread_of(message: Record) -> str | None:
-    """Return the topic; in groups without topics every answer has a thread, which is none."""
+    """Return the topic. In groups without topics, the thread id of a reply is not a topic."""
     if not message.get("is_topic_message") or message.get("message_thread_id") is None:
         return None
     return str(_whole(message["message_thread_id"], "message.message_thread_id"))
@@ -323,12 +323,12 @@ def _answered(message: Record, thread_id: str | None) -> str | None:
     if not isinstance(root, Mapping) or not _is_whole(root.get("message_id")):
         return None
     answered = str(root["message_id"])
-    # Everything in a topic answers the message that opened it, unless it answers another.
+    # Everything in a topic replies to its first message, unless it replies to another.
     return None if answered == thread_id else answered
 
 
 def _place(message: Record) -> str:
-    """Return in words what has no text: a place, a contact."""
+    """Return a description of content without text: a location, a contact."""
     place = message.get("location")
     if isinstance(place, Mapping):
         return f"[Location: {place.get('latitude')!s:.32}, {place.get('longitude')!s:.32}]"

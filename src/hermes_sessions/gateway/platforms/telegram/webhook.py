@@ -1,4 +1,4 @@
-"""Where Telegram brings updates to. They are Telegram's if they know the secret."""
+"""The webhook that Telegram calls; a secret in a header authenticates the calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes_sessions.gateway.platforms.webhooks import (
 )
 
 SECRET_HEADER: Final = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the name of a header
-#: Telegram's updates are some kilobytes. What is larger is not read as one.
+#: Telegram's updates are a few kilobytes. A larger body is not read.
 MAX_BODY: Final = 1024**2
 
 

@@ -103,7 +103,7 @@ class GraphClient:
         with _translated():
             async with self._http.stream("GET", address) as response:
                 if response.status_code in {404, 410}:
-                    raise Undeliverable("The file is no longer there.")
+                    raise Undeliverable("The file no longer exists.")
                 if response.status_code != 200:
                     await response.aread()
                     raise to_platform_error(_complaint(response))
