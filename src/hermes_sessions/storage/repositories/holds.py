@@ -7,7 +7,7 @@ them. It stands at one session and is good for the whole conversation.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from hermes_sessions.errors import InvalidInput, OnHold
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
@@ -53,7 +53,8 @@ class Holds:
         """See `SessionDB.lift_hold`."""
 
         def work(tx: WriteTransaction) -> bool:
-            held = [row[0] for row in _rows(tx) if row[1] == _conversation(tx, session_id)]
+            conversation_id = _conversation(tx, session_id)
+            held = [h.session_id for h in _held(tx) if h.conversation_id == conversation_id]
             for one in held:
                 tx.run("DELETE FROM holds WHERE session_id = ?", (one,))
             return bool(held)
@@ -78,7 +79,7 @@ def conversations_on_hold(tx: ReadTransaction, store: Store) -> set[str]:
     """Return the conversations that nothing may delete."""
     if not _exist(store):
         return set()
-    return {row[1] for row in _rows(tx)}
+    return {hold.conversation_id for hold in _held(tx)}
 
 
 def require_no_hold(tx: ReadTransaction, session_ids: Collection[str]) -> None:
@@ -87,7 +88,7 @@ def require_no_hold(tx: ReadTransaction, session_ids: Collection[str]) -> None:
     Raises:
         OnHold: one of them belongs to a conversation that is on hold.
     """
-    held = {row[1]: (row[0], row[2]) for row in _rows(tx)}
+    held = {hold.conversation_id: (hold.session_id, hold.reason) for hold in _held(tx)}
     if not held:
         return
     wanted = list(session_ids)
@@ -101,12 +102,18 @@ def require_no_hold(tx: ReadTransaction, session_ids: Collection[str]) -> None:
                 raise OnHold(session_id, *held[conversation_id])
 
 
-def _rows(tx: ReadTransaction) -> list[tuple[str, str, str]]:
+class _Hold(NamedTuple):
+    session_id: str
+    conversation_id: str
+    reason: str
+
+
+def _held(tx: ReadTransaction) -> list[_Hold]:
     rows = tx.all(
         "SELECT h.session_id, s.conversation_id, h.reason FROM holds h "
         "JOIN sessions s ON s.id = h.session_id"
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [_Hold._make(row) for row in rows]
 
 
 def _is_visible(tx: ReadTransaction, session_id: str) -> bool:

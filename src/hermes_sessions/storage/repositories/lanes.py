@@ -280,15 +280,15 @@ class Lanes:
 
 def lane_of(row: Row) -> Lane:
     """Return the lane that a row of `LANE_COLUMNS` holds."""
-    lane_id, namespace = row[:2]
-    key = LaneKey(*row[2 : 2 + len(_KEY)])
-    state = dict(zip(_STATE, row[2 + len(_KEY) :], strict=True))
+    state = dict(zip(LANE_COLUMNS, row, strict=True))
+    key = LaneKey(*(state.pop(name) for name in _KEY))
     state |= {
+        "id": int(state["id"]),
         "session_key": SessionKey(state["session_key"], key),
         "origin": _origin(state),
         "notice": _notice(state),
     }
-    return Lane(id=int(lane_id), namespace=namespace, key=key, **state)
+    return Lane(key=key, **state)
 
 
 def _column(name: str, value: Any) -> Any:

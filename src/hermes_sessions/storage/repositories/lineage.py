@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, LineageMember, place_members
 from hermes_sessions.model.scope import OWNER, Scope
@@ -12,6 +12,7 @@ from hermes_sessions.storage.repositories.leases import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
+    names,
     scope_condition,
     session_record,
 )
@@ -210,6 +211,20 @@ def start_conversation(tx: WriteTransaction, session_id: str) -> None:
     place_family(tx, session_id)
 
 
+class _FamilyRow(NamedTuple):
+    """Columns of ``sessions`` that place one in its family."""
+
+    id: str
+    parent_session_id: str | None
+    edge_kind: str | None
+    started_at: float
+    trashed_at: float | None
+    chain_id: str
+    tip_id: str | None
+    listed: int
+    fence: int | None
+
+
 def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
     """Recompute chains and listing of one conversation after its edges changed.
 
@@ -218,35 +233,42 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
     Raises:
         ConversationHeld: a session that is held would become part of another chain.
     """
-    rows = tx.all(
-        "SELECT id, parent_session_id, edge_kind, started_at, trashed_at, chain_id, tip_id, "
-        "listed, fence FROM sessions WHERE conversation_id = ?",
+    found = tx.all(
+        f"SELECT {names(_FamilyRow._fields)} FROM sessions WHERE conversation_id = ?",
         (conversation_id,),
     )
-    fences = {row[0]: row[8] for row in rows}
+    rows = [_FamilyRow._make(row) for row in found]
+    fences = {row.id: row.fence for row in rows}
     placements = place_members(
-        LineageMember(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
+        LineageMember(
+            row.id,
+            row.parent_session_id,
+            row.edge_kind,
+            row.started_at,
+            trashed=row.trashed_at is not None,
+        )
+        for row in rows
     )
     moved = []
     for row in rows:
-        placement = placements.get(row[0])
+        placement = placements.get(row.id)
         wanted = (
             (placement.chain_id, placement.tip_id, int(placement.listed))
             if placement
-            else (row[0], None, 0)
+            else (row.id, None, 0)
         )
-        if wanted[0] != row[5] and row[8] is not None:
+        if wanted[0] != row.chain_id and row.fence is not None:
             # Nothing was written yet.
-            raise held(row[0], lease_row(tx, row[5]))
-        if wanted != tuple(row[5:8]):
+            raise held(row.id, lease_row(tx, row.chain_id))
+        if wanted != (row.chain_id, row.tip_id, row.listed):
             moved.append((row, wanted))
     for row, wanted in moved:
         tx.run(
             "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
-            (*wanted, row[0]),
+            (*wanted, row.id),
         )
-        if wanted[0] != row[5]:
-            _join_chain(tx, row[0], wanted[0], fences[wanted[0]])
+        if wanted[0] != row.chain_id:
+            _join_chain(tx, row.id, wanted[0], fences[wanted[0]])
 
 
 def _join_chain(tx: WriteTransaction, session_id: str, chain_id: str, fence: int | None) -> None:

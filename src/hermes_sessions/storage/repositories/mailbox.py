@@ -31,7 +31,6 @@ DEFAULT_LIMIT: Final = 32
 _IN_HAND: Final = ("doing", "happened")
 #: The reason of a note that nobody sent: that people were told something once.
 TOLD: Final = "told"
-_ITEM: Final = "id, lane_id, kind, sender, text, payload, turn_id, received_at"
 _COUNT_OLD: Final = (
     "SELECT COUNT(*) FROM mailbox LEFT JOIN lanes ON lanes.id = mailbox.lane_id "
     "WHERE (lanes.namespace = ? OR lanes.id IS NULL) AND mailbox.status IN (?, ?) "
@@ -53,6 +52,9 @@ class MailboxItem(NamedTuple):
     #: The turn that has it, or had it and did not finish.
     turn_id: int | None
     received_at: float
+
+
+_ITEM: Final = ", ".join(MailboxItem._fields)
 
 
 class EnqueueResult(NamedTuple):
@@ -387,12 +389,17 @@ def _forget(tx: WriteTransaction, namespace: str, older_than: float, batch: int)
 
 
 def _command(row: Row) -> PendingCommand:
-    return PendingCommand(row[0], row[1], from_json(row[2], {}), row[3] == "happened")
+    item_id, lane_id, payload, status = row
+    return PendingCommand(item_id, lane_id, from_json(payload, {}), status == "happened")
 
 
 def _items(tx: ReadTransaction, condition: str, params: tuple[Any, ...]) -> list[MailboxItem]:
     rows = tx.all(f"SELECT {_ITEM} FROM mailbox WHERE {condition} ORDER BY id", params)
-    return [MailboxItem(*row)._replace(payload=from_json(row[5], {})) for row in rows]
+    found = []
+    for row in rows:
+        fields = dict(zip(MailboxItem._fields, row, strict=True))
+        found.append(MailboxItem(**fields | {"payload": from_json(fields["payload"], {})}))
+    return found
 
 
 def _payload_text(payload: Mapping[str, Any] | None) -> str | None:

@@ -95,9 +95,11 @@ def refresh_thread(tx: WriteTransaction, session_id: str) -> None:
         "FROM sessions part JOIN sessions head ON head.id = part.chain_id WHERE part.id = ?",
         (session_id,),
     )
-    if row is None or row[2] is None or row[1] == row[2]:
+    if row is None:
         return
     conversation_id, chain_id, tip_id = row
+    if tip_id is None or chain_id == tip_id:
+        return
     others = tx.one(
         f"SELECT MAX(last_active) FROM sessions WHERE conversation_id = ? AND chain_id = ? "
         f"AND id <> ? AND {VISIBLE}",

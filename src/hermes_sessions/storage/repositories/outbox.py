@@ -362,11 +362,14 @@ class Outbox:
                 f"{self._store.provider.dialect.for_update}",
                 (number, self._namespace),
             )
-            if row is None or row[0] == "dead":
+            if row is None:
                 return False
-            sent_ids = json.loads(row[2]) if row[2] else []
+            status, parts_sent, stored_ids = row
+            if status == "dead":
+                return False
+            sent_ids = json.loads(stored_ids) if stored_ids else []
             # What is being sent may have failed before it is remembered that it was sent.
-            is_this = row[1] == part if part >= len(sent_ids) else sent_ids[part] == message_id
+            is_this = parts_sent == part if part >= len(sent_ids) else sent_ids[part] == message_id
             if not is_this:
                 return False
             tx.run(

@@ -153,10 +153,13 @@ class SessionLists:
             )
             trashed = tx.one("SELECT COUNT(*) FROM sessions WHERE trashed_at > 0")
         return {
-            "sessions": sum(row[1] for row in rows),
-            "messages": int(sum(row[2] for row in rows)),
-            "sources": {row[0]: {"sessions": row[1], "messages": int(row[2])} for row in rows},
-            "archived": int(sum(row[3] for row in rows)),
+            "sessions": sum(sessions for _, sessions, _, _ in rows),
+            "messages": int(sum(messages for _, _, messages, _ in rows)),
+            "sources": {
+                source: {"sessions": sessions, "messages": int(messages)}
+                for source, sessions, messages, _ in rows
+            },
+            "archived": int(sum(archived for *_, archived in rows)),
             "trashed": int(trashed[0]) if trashed else 0,
             "size_bytes": self._store.provider.size_bytes(),
         }

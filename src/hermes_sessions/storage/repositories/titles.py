@@ -97,14 +97,12 @@ class Titles:
                 f"SELECT title, id, last_active FROM sessions WHERE title_key = ? AND {VISIBLE}",
                 (ascii_lower(title),),
             )
-        numbered = [row for row in family if rules.split_number(row[0])[1] is not None]
-        variants = {row[1]: row for row in (*exact, *numbered)}
-        if not variants:
-            return None
-        best = max(
-            variants.values(), key=lambda row: (row[2], rules.split_number(row[0])[1] or 1, row[1])
-        )
-        return str(best[1])
+        variants = {}
+        for name, session_id, last_active in (*exact, *family):
+            number = rules.split_number(name)[1]
+            if number is not None or name == title:
+                variants[session_id] = (last_active, number or 1, session_id)
+        return str(max(variants.values())[-1]) if variants else None
 
     def next_in_family(self, base_title: str) -> str:
         """See `SessionDB.get_next_title_in_lineage`."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.storage.batched_work import MAX_WORK_SECONDS, StallDetector, stuck_message
 from hermes_sessions.storage.logs import Logger
@@ -25,6 +25,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.repositories.rows import names
 from hermes_sessions.storage.search.index_port import Document, IndexDamaged, SearchIndex
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.storage.store import Store
@@ -43,9 +44,20 @@ _STEPS_TO_TIDY: Final = 2
 #: writers wait for each other, before the order counts as broken.
 _MOST_DISORDER: Final = 30.0
 _COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
-_STATE: Final = (
-    "SELECT segmenter, indexed_through, newest, ordered_from, disorder FROM search_state"
-)
+
+
+class _State(NamedTuple):
+    """The row of ``search_state``."""
+
+    segmenter: int
+    indexed_through: int
+    newest: float
+    ordered_from: int
+    disorder: float
+
+
+_NO_STATE: Final = _State(0, 0, 0.0, 0, 0.0)
+_STATE: Final = f"SELECT {names(_State._fields)} FROM search_state"
 #: Instead of a mark, where everything that is not indexed is in the queue.
 _NO_MARK: Final = 2**62
 
@@ -87,7 +99,7 @@ class IndexLag:
 class _Batch:
     """What the next transaction is to store, read and encoded before it."""
 
-    state: Row
+    state: _State
     #: The mark once it is stored.
     last: int
     #: By id: the row as it was read, and its tokens.
@@ -101,8 +113,8 @@ class _Batch:
 
 #: Instead of a batch: the index has to be made anew first, because it is damaged, or was made by
 #: other rules.
-_DAMAGED: Final = _Batch((), 0)
-_OUTDATED: Final = _Batch((), 0)
+_DAMAGED: Final = _Batch(_NO_STATE, 0)
+_OUTDATED: Final = _Batch(_NO_STATE, 0)
 #: Instead of a number of messages: the index was begun anew. That happens so often at most while
 #: it is brought up to date.
 _RESET: Final = -1
@@ -248,8 +260,8 @@ class IndexMaintenance:
 
     def _reset_outdated(self, tx: WriteTransaction) -> None:
         # Somebody else may have been faster, and have indexed the first messages already.
-        state = tx.one(self._locked_state)
-        if state is None or state[0] != SEGMENTER_VERSION:
+        state = _read_state(tx, self._locked_state)
+        if state is None or state.segmenter != SEGMENTER_VERSION:
             self._reset(tx)
 
     # ── one step ──────────────────────────────────────────────────────────────────────────────
@@ -276,8 +288,8 @@ class IndexMaintenance:
         """Read and encode what is next: changes that were noted, else what is above the mark."""
         if not self._index.is_sound(tx):
             return _DAMAGED
-        state = tx.one(_STATE)
-        if state is None or state[0] != SEGMENTER_VERSION:
+        state = _read_state(tx)
+        if state is None or state.segmenter != SEGMENTER_VERSION:
             return _OUTDATED
         queued = tx.all("SELECT message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if queued:
@@ -285,9 +297,11 @@ class IndexMaintenance:
                 f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(queued))})",
                 [row[0] for row in queued],
             )
-            return _Batch(state, state[1], {row[0]: (row, _tokens(row)) for row in rows})
+            return _Batch(
+                state, state.indexed_through, {row[0]: (row, _tokens(row)) for row in rows}
+            )
         encoded: dict[int, tuple[Row, str]] = {}
-        last, characters = state[1], 0
+        last, characters = state.indexed_through, 0
         for row in tx.stream(
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?",
             (last if self._has_mark else _NO_MARK, _BATCH),
@@ -301,16 +315,16 @@ class IndexMaintenance:
             return None
         return _Batch(state, last, encoded)
 
-    def _usable_state(self, tx: ReadTransaction) -> Row | None:
+    def _usable_state(self, tx: ReadTransaction) -> _State | None:
         """Return where the index stands; None if it has to be made anew."""
         if not self._index.is_sound(tx):
             return None
-        state = tx.one(_STATE)
-        return state if state is not None and state[0] == SEGMENTER_VERSION else None
+        state = _read_state(tx)
+        return state if state is not None and state.segmenter == SEGMENTER_VERSION else None
 
     def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
-        state = tx.one(self._locked_state)
-        if state is None or state[0] != SEGMENTER_VERSION:
+        state = _read_state(tx, self._locked_state)
+        if state is None or state.segmenter != SEGMENTER_VERSION:
             return 0  # The index is being made anew, by others.
         handled = self._take_titles(tx) + self._take_queue(tx, batch, state)
         # If it was changed, somebody else has done the work.
@@ -321,17 +335,17 @@ class IndexMaintenance:
     def _take_new(self, tx: WriteTransaction, batch: _Batch) -> int:
         rows = tx.all(
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
-            (batch.state[1], batch.last),
+            (batch.state.indexed_through, batch.last),
         )
         self._index.add(tx, [batch.document(row) for row in rows])
         _move_mark(tx, batch.state, rows, batch.last)
         return len(rows)
 
-    def _take_queue(self, tx: WriteTransaction, batch: _Batch, state: Row) -> int:
+    def _take_queue(self, tx: WriteTransaction, batch: _Batch, state: _State) -> int:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
-        ids = sorted({row[1] for row in queued if row[1] > 0})
+        ids = sorted({message_id for _, message_id in queued if message_id > 0})
         rows: list[Row] = []
         if ids:
             self._index.remove(tx, ids)
@@ -342,11 +356,11 @@ class IndexMaintenance:
             )
             self._index.add(tx, [batch.document(row) for row in rows])
         if not self._has_mark:
-            new = [row for row in rows if row[0] > state[1]]
-            rows = [row for row in rows if row[0] <= state[1]]
+            new = [row for row in rows if row[0] > state.indexed_through]
+            rows = [row for row in rows if row[0] <= state.indexed_through]
             if new:
                 _move_mark(tx, state, new, new[-1][0])
-        _note_moved(tx, [(row[0], time_of(row[1])) for row in rows])
+        _note_moved(tx, [(number, time_of(timestamp)) for number, timestamp, *_ in rows])
         taken = [row[0] for row in queued]
         tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
         return len(queued)
@@ -379,13 +393,18 @@ class IndexMaintenance:
         return len(stale)
 
 
-def _move_mark(tx: WriteTransaction, state: Row, rows: list[Row], mark: int) -> None:
+def _read_state(tx: ReadTransaction, sql: str = _STATE) -> _State | None:
+    row = tx.one(sql)
+    return None if row is None else _State._make(row)
+
+
+def _move_mark(tx: WriteTransaction, state: _State, rows: list[Row], mark: int) -> None:
     """Note that *rows*, in the order of their ids, are indexed, and how far they are in order."""
     _, _, newest, ordered_from, disorder = state
-    for row in rows:
-        timestamp = time_of(row[1])
+    for number, stored_time, *_ in rows:
+        timestamp = time_of(stored_time)
         if timestamp < newest - _MOST_DISORDER:
-            ordered_from, disorder = row[0], 0.0
+            ordered_from, disorder = number, 0.0
         else:
             disorder = max(disorder, newest - timestamp)
         newest = max(newest, timestamp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.codec import decode_content
@@ -31,18 +31,39 @@ _PIECE: Final = 600
 _LONGEST: Final = 20_000
 #: As often, the next stretch of a text is tried when nothing was found to mark in one.
 _STRETCHES: Final = 50
-_FACTS: Final = (
-    "m.id, m.session_id, m.role, m.timestamp, m.tool_name, m.ordinal, s.source, s.model, "
-    "s.started_at, s.title, s.conversation_id"
+
+
+class MessageFacts(NamedTuple):
+    """Columns of a message, and of its session."""
+
+    id: int
+    session_id: str
+    role: str
+    timestamp: Any
+    tool_name: str | None
+    ordinal: int
+    source: str
+    model: str | None
+    started_at: float
+    title: str | None
+    conversation_id: str
+
+
+_OF_MESSAGE: Final = ("id", "session_id", "role", "timestamp", "tool_name", "ordinal")
+_SELECTED: Final = ", ".join(
+    (
+        *(f"{'m' if name in _OF_MESSAGE else 's'}.{name}" for name in MessageFacts._fields),
+        *(f"m.{name}" for name in DOCUMENT_COLUMNS),
+    )
 )
-_TEXTS: Final = ", ".join(f"m.{column}" for column in DOCUMENT_COLUMNS)
+_FACTS: Final = len(MessageFacts._fields)
 
 
 @dataclass(slots=True, eq=False)
 class MatchedMessage:
     """A message that was found, with what ranking and showing need."""
 
-    facts: tuple[Any, ...]
+    facts: MessageFacts
     match: Match
     matched: str
     score: float | None = None
@@ -53,7 +74,7 @@ class MatchedMessage:
     @property
     def id(self) -> int:
         """The message's id."""
-        return int(self.facts[0])
+        return int(self.facts.id)
 
     @property
     def time_key(self) -> tuple[float, str, int]:
@@ -83,20 +104,21 @@ def load(
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
         for row in tx.stream(
-            f"SELECT {_FACTS}, {_TEXTS} FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"SELECT {_SELECTED} FROM messages m JOIN sessions s ON s.id = m.session_id "
             f"WHERE m.id IN ({placeholders(len(chunk))})",
             chunk,
         ):
+            facts = MessageFacts._make(row[:_FACTS])
             match = Match(
-                texts_of(row[11:]),
-                title=row[9] or "",
-                source=row[6],
-                role=row[2],
-                timestamp=time_of(row[3]),
-                session_id=row[1],
-                ordinal=row[5],
+                texts_of(row[_FACTS:]),
+                title=facts.title or "",
+                source=facts.source,
+                role=facts.role,
+                timestamp=time_of(facts.timestamp),
+                session_id=facts.session_id,
+                ordinal=facts.ordinal,
             )
-            loaded[row[0]] = MatchedMessage(row[:11], match, matched)
+            loaded[facts.id] = MatchedMessage(facts, match, matched)
     return [loaded[number] for number in ids if number in loaded]
 
 
@@ -108,24 +130,23 @@ def show(
 
 
 def _hit(tx: ReadTransaction, item: MatchedMessage, *, include_rewound: bool) -> Hit:
-    number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
-    source, model, started, title, conversation_id = item.facts[6:]
-    texts = [title] if item.matched == "title" else item.match.texts
+    facts = item.facts
+    texts = [facts.title or ""] if item.matched == "title" else item.match.texts
     snippet = _snippet(texts, item.reading)
     return Hit(
-        id=number,
-        session_id=session_id,
-        role=role,
+        id=facts.id,
+        session_id=facts.session_id,
+        role=facts.role,
         snippet=snippet.marked,
-        timestamp=timestamp,
-        tool_name=tool_name,
-        source=source,
-        model=model,
-        session_started=started,
-        context=_context(tx, session_id, ordinal, include_rewound=include_rewound),
-        title=title,
-        conversation_id=conversation_id,
-        ordinal=ordinal,
+        timestamp=facts.timestamp,
+        tool_name=facts.tool_name,
+        source=facts.source,
+        model=facts.model,
+        session_started=facts.started_at,
+        context=_context(tx, facts.session_id, facts.ordinal, include_rewound=include_rewound),
+        title=facts.title,
+        conversation_id=facts.conversation_id,
+        ordinal=facts.ordinal,
         matched=item.matched,
         score=item.score,
         snippet_text=snippet.text,

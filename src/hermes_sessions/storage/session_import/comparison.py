@@ -62,8 +62,8 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
             reason="it is in the trash: restore it or purge the trash, then import again",
         )
     known, ahead, changed = 0, False, []
-    for stored in tx.stream(
-        f"SELECT {', '.join(STORED_FIELDS)}, ordinal, active, compacted FROM messages "
+    for ordinal, active, compacted, *stored in tx.stream(
+        f"SELECT ordinal, active, compacted, {', '.join(STORED_FIELDS)} FROM messages "
         f"WHERE session_id = ? ORDER BY ordinal",
         (incoming.id,),
     ):
@@ -76,8 +76,8 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
                 relation=Relation.CONFLICT,
                 reason=f"message {known + 1} differs from the stored one",
             )
-        if tuple(stored[-2:]) != (message.active, message.compacted):
-            changed.append((stored[-3], known))
+        if (active, compacted) != (message.active, message.compacted):
+            changed.append((ordinal, known))
         known += 1
     behind = known < len(incoming.messages)
     rewinds = _compare_rewinds(tx, incoming, rewind_count)

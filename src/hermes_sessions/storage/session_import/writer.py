@@ -96,11 +96,15 @@ def begin(
         if row is not None:
             raise SessionChanged
         _insert_session(tx, incoming, begun)
-    elif row is None or tuple(row[:3]) != (None, standing.next_ordinal, standing.rewind_count):
+    elif row is None:
         raise SessionChanged
-    elif row[3] is None and incoming.columns["title"] is not None:
-        title = _free_title(tx, incoming, begun)
-        tx.run("UPDATE sessions SET title = ? WHERE id = ?", (title, incoming.id))
+    else:
+        *state, stored_title = row
+        if state != [None, standing.next_ordinal, standing.rewind_count]:
+            raise SessionChanged
+        if stored_title is None and incoming.columns["title"] is not None:
+            title = _free_title(tx, incoming, begun)
+            tx.run("UPDATE sessions SET title = ? WHERE id = ?", (title, incoming.id))
     begun.shift = _choose_shift(tx, incoming, standing, shifts)
     _write_rewinds(tx, store, incoming, begun)
     return begun
@@ -178,8 +182,8 @@ def _write_rewinds(
     if not rewinds:
         return
     stored = {
-        (row[1], row[2]): row[0]
-        for row in tx.all(
+        (target_ordinal, rewound_at): number
+        for number, target_ordinal, rewound_at in tx.all(
             "SELECT id, target_ordinal, rewound_at FROM rewinds WHERE session_id = ?",
             (incoming.id,),
         )

@@ -207,7 +207,7 @@ def _pages(provider: SessionDBProvider) -> Iterator[list[_Key]]:
         if not rows:
             return
         after = rows[-1][0]
-        yield [(row[1], row[2]) for row in rows]
+        yield [(namespace, key_hash) for _, namespace, key_hash in rows]
 
 
 def _key(label: str) -> _Key:

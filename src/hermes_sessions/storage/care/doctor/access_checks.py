@@ -266,9 +266,9 @@ def _blockers(subject: ExaminedStore) -> dict[Any, str]:
             failure = error
             continue
         return {
-            row[0]: f"Server process {row[0]} ({row[1] or row[2] or 'unknown'}, {row[3]}) "
+            process: f"Server process {process} ({program or user or 'unknown'}, {state}) "
             f"holds a lock that others wait for in {subject.location}."
-            for row in rows
+            for process, program, user, state in rows
         }
     raise failure
 

@@ -117,9 +117,9 @@ def _leases(subject: ExaminedStore) -> Iterable[Finding]:
             (subject.clock() - _EXPIRED,),
         )
     if rows:
-        first = rows[0][2]
+        leases = [Lease(chain, chain, int(token), *rest) for chain, token, *rest in rows]
+        first = leases[0].holder
         more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        leases = [Lease(row[0], row[0], int(row[1]), row[2], row[3], row[4]) for row in rows]
         yield Finding.of(
             "dead-leases", f"Held by {first}{more}, without a heartbeat.", partial(_release, leases)
         )
