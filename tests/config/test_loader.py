@@ -251,6 +251,28 @@ def test_an_imported_store_is_the_default(load: Load, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("provider", "has_file", "port"),
+    [("sqlite", True, None), ("postgresql", False, 5432), ("mysql", False, 3306)],
+)
+def test_the_configured_store_is_a_file_or_on_a_server(
+    load: Load, tmp_path: Path, provider: str, has_file: bool, port: int | None
+) -> None:
+    found = load(f"sessiondb:\n  provider: {provider}\n  sqlite: {{path: a.db}}\n").sessiondb
+    assert found.store_file == (tmp_path / "a.db" if has_file else None)
+    assert (found.server.port if found.server else None) == port
+
+
+@pytest.mark.parametrize("provider", ["dsn", "server", "theirs"])
+def test_a_provider_of_a_plug_in_has_no_section(provider: str) -> None:
+    found = SessionDBSettings(
+        provider=provider,
+        dsn="theirs://host",
+        sqlite=SQLiteSettings(path=Path("a.db")),
+    )
+    assert (found.store_file, found.server) == (None, None)
+
+
 def test_home_comes_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("sessions: {trash_days: 1}\n", encoding="utf-8")
     settings = load_settings(environ={"HERMES_HOME": str(tmp_path)})

@@ -202,11 +202,10 @@ def chat_spool_root(home: Path) -> Path:
 
 def chat_spool_directory(home: Path, settings: SessionDBSettings) -> Path:
     """Return the directory of the spool of the configured store."""
-    if settings.provider == "sqlite":
+    if settings.store_file is not None:
         # One file can be reached by several names.
-        facts: tuple[object, ...] = (os.path.realpath(settings.sqlite.path),)
-    elif settings.provider in ("postgresql", "mysql"):
-        server = settings.postgresql if settings.provider == "postgresql" else settings.mysql
+        facts: tuple[object, ...] = (os.path.realpath(settings.store_file),)
+    elif (server := settings.server) is not None:
         place = _without_password(server.dsn)
         facts = (place, server.host, server.port, server.database, getattr(server, "schema", ""))
     else:

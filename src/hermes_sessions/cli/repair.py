@@ -105,12 +105,12 @@ def _path(file: str | None) -> Path:
     settings = load_settings().sessiondb
     if file is not None:
         return Path(file)
-    if settings.provider != "sqlite":
+    if settings.store_file is None:
         raise InvalidInput(
             f"The configured store is on {settings.provider}, whose server manages its files. "
             f"Name a SQLite FILE, or restore a backup: hermes backup list"
         )
-    return settings.sqlite.path
+    return settings.store_file
 
 
 def _question(to: str | None) -> str:

@@ -115,7 +115,7 @@ def has_store() -> bool:
     """Return whether there is something to open, without opening it; a server is believed, and so
     is a place that cannot be looked at: opening it says why.
     """
-    if load_settings().sessiondb.provider != "sqlite":
+    if load_settings().sessiondb.store_file is None:
         return True
     file = os.path.realpath(configured_file())
     # A log that was left without its store is seen to when the store is made.

@@ -174,6 +174,20 @@ class SessionDBSettings(SettingsSection):
         hosts=" Separate the nodes of a cluster with commas: `one,two:3307`.",
     )
 
+    @property
+    def store_file(self) -> Path | None:
+        """The file that holds the configured store; None if a server holds it."""
+        chosen = vars(self).get(self.provider)
+        return chosen.path if isinstance(chosen, SQLiteSettings) else None
+
+    @property
+    def server(self) -> PostgreSQLSettings | MySQLSettings | None:
+        """The section of the configured server; None for a file, and for a provider of a plug-in,
+        which has `dsn` alone.
+        """
+        chosen = vars(self).get(self.provider)
+        return chosen if isinstance(chosen, PostgreSQLSettings | MySQLSettings) else None
+
 
 class ModelSettings(SettingsSection, shared=True, short_form="default"):
     """``model``: the endpoint that answers, its timeouts and its prices."""

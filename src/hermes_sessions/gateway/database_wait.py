@@ -37,7 +37,7 @@ def should_wait(error: StoreError, settings: Settings) -> bool:
     for one that rejects it, nor for a file.
     """
     return (
-        settings.sessiondb.provider != "sqlite"
+        settings.sessiondb.store_file is None
         and isinstance(error, StoreUnavailable)
         and not isinstance(error, _LASTING)
     )

@@ -62,9 +62,8 @@ def open_database(sessions_dir: Path, clock: Callable[[], float]) -> SessionDB:
     """
     settings = load_settings()
     configured = settings.sessiondb
-    is_named = configured.provider != "sqlite" or configured.sqlite.path != default_store_path(
-        settings.home
-    )
+    # Also for a server, which has no file.
+    is_named = configured.store_file != default_store_path(settings.home)
     if is_named or _is_same_place(sessions_dir, settings.home / SESSIONS_DIRECTORY):
         return SessionDB(clock=clock)
     return SessionDB(
@@ -146,7 +145,7 @@ class SessionStore:
         older = LegacyFiles(directory, self.db, self.engine)
         wanted = self.engine.config.write_sessions_json
         if wanted is None:
-            wanted = self.db.provider.name == "sqlite"
+            wanted = self.db.provider.is_file
         if (wanted or older.are_there()) and (owner := older.owner()) != self.engine.namespace:
             logger.info(
                 "%s belongs to the bot %r, not to this one", directory / SESSIONS_JSON, owner

@@ -211,6 +211,8 @@ class SessionDBProvider(ABC):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    #: Whether a store is a file of this machine, and not on a server.
+    is_file: ClassVar[bool] = False
     #: Seconds that closing a handle waits for upkeep in the background to end.
     closing_seconds: ClassVar[float] = 30.0
     #: What a server keeps of deleted rows in files that only its operator can see to, in words.

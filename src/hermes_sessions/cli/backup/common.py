@@ -34,8 +34,8 @@ def place(directory: str | None) -> Path:
 def configured_place() -> str:
     """Return where the configured store is, in words."""
     settings = load_settings().sessiondb
-    if settings.provider == "sqlite":
-        return str(settings.sqlite.path)
+    if settings.store_file is not None:
+        return str(settings.store_file)
     return f"the configured store ({settings.provider})"
 
 

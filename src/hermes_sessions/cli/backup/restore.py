@@ -18,7 +18,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.store import configured_file, show_warnings
+from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.backups import Backup, RestoreResult, restore_backup
 from hermes_sessions.storage.care.backups.backup_directory import find_backup, read_manifest
@@ -55,8 +55,8 @@ def restore(
         console.tell("Nothing was changed.")
         raise click.exceptions.Exit(1)
     with progress_callback(console, "Restoring") as on_progress:
-        if into is not None or load_settings().sessiondb.provider == "sqlite":
-            target = into if into is not None else configured_file()
+        target = into if into is not None else load_settings().sessiondb.store_file
+        if target is not None:
             done = restore_backup(path, target, on_progress=on_progress, now=console.clock)
         else:
             provider = open_provider(None).provider
@@ -72,9 +72,10 @@ def _is_of_configured_store(backup: Backup) -> bool:
     server, whether it is of its kind.
     """
     settings = load_settings().sessiondb
-    if settings.provider != "sqlite":
+    if settings.store_file is None:
         return backup.provider == settings.provider
-    return backup.store == identity_of("sqlite", os.path.realpath(settings.sqlite.path), None)
+    place = os.path.realpath(settings.store_file)
+    return backup.store == identity_of(settings.provider, place, None)
 
 
 def _show(console: Console, done: RestoreResult) -> None:

@@ -18,7 +18,7 @@ def store_seconds(settings: Settings) -> float | None:
     """Return how long the store is waited for where gateways are known without it; None for a
     file, which answers or fails.
     """
-    return None if settings.sessiondb.provider == "sqlite" else _SERVER_SECONDS
+    return _SERVER_SECONDS if settings.sessiondb.store_file is None else None
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:

@@ -80,10 +80,10 @@ def migrate(
 
 def _source(source: str | None, target: str | None) -> str:
     settings = load_settings().sessiondb
-    if target is None and settings.provider == "sqlite" and source is None:
+    if target is None and settings.store_file is not None and source is None:
         raise TransferRefused(
-            f"Source and target would be the same store, {settings.sqlite.path}: "
-            f"sessiondb.provider is sqlite. Name another store with --to, or set "
+            f"Source and target would be the same store, {settings.store_file}: "
+            f"sessiondb.provider is {settings.provider}. Name another store with --to, or set "
             f"sessiondb.provider in config.yaml."
         )
     return source or str(settings.sqlite.path)
@@ -124,11 +124,11 @@ def _keys(provider: SessionDBProvider) -> str:
     """Return what to set to use a store, "" if that is probably so."""
     settings = load_settings().sessiondb
     is_kind = settings.provider == provider.name
-    if provider.name == "sqlite":
+    if provider.is_file:
         path = provider.describe()["path"]
         is_path = os.path.realpath(settings.sqlite.path) == path
-        kind = "" if is_kind else "sessiondb.provider: sqlite, and "
-        return "" if is_kind and is_path else f"{kind}sessiondb.sqlite.path: {path}"
+        kind = "" if is_kind else f"sessiondb.provider: {provider.name}, and "
+        return "" if is_kind and is_path else f"{kind}sessiondb.{provider.name}.path: {path}"
     if is_kind:
         return ""
     return f"sessiondb.provider: {provider.name}, and sessiondb.{provider.name}.dsn"

@@ -51,6 +51,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     name: ClassVar[str] = "sqlite"
     dialect: ClassVar[Dialect] = DIALECT
+    is_file: ClassVar[bool] = True
 
     def __init__(self, path: str | Path, options: SQLiteOptions | None = None) -> None:
         """Open *path*, creating or upgrading the file as needed; see `open_engine` for errors."""
