@@ -23,7 +23,7 @@ from hermes_sessions_testing.clock import FrozenClock
 #: Longer than any test lasts, unless its clock is moved.
 TTL = 60.0
 #: No process has this number.
-NOBODY = 2**22 + 1
+UNUSED_PID = 2**22 + 1
 
 
 class LifecycleHarness:
@@ -58,7 +58,7 @@ class LifecycleHarness:
         """
         given = {
             "home": self.home,
-            "pid": NOBODY,
+            "pid": UNUSED_PID,
             "runs_here": lambda _: True,
             "stopwatch": self.clock,
             **options,
@@ -66,7 +66,7 @@ class LifecycleHarness:
         return GatewayProcess(self.engine, **given)
 
     def crash(self, *, after: float = 3600.0) -> RecoveryReport:
-        """The process dies; another is started when nobody has heard of it for long enough."""
+        """Let the process die, and start another one after its heartbeats have been missed."""
         self.clock.advance(after)
         self.process = self.new_process()
         self.recovered = self.process.start()

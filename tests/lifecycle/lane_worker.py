@@ -1,6 +1,6 @@
 """A gateway process for tests: ``python -m tests.lifecycle.lane_worker URL FOLDER``.
 
-It runs turns on whatever lane has something to do until its standard input ends, and says which it
+It runs turns on any lane that has work until its standard input ends, and says which it
 has begun and which are committed. It is made to be killed.
 """
 
@@ -24,7 +24,7 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 
 THREADS = 3
-#: Never waited for: whoever finds a process gone takes its leases away.
+#: Never waited for: a process that finds another one gone releases its leases.
 TTL = 3600.0
 
 
@@ -107,7 +107,7 @@ class LaneWorker:
                 print("begun", *taken.input.item_ids, flush=True)
                 self.turn(taken, lease)
         except StaleFence:
-            # Somebody else was faster: the lane has another session, or another holder.
+            # Another worker was faster: the lane has another session, or another holder.
             return
         finally:
             self.leases.release(lease)

@@ -16,7 +16,7 @@ def ann(**changes: Any) -> SessionSource:
 
 
 def in_group(user_id: str | None, **changes: Any) -> SessionSource:
-    """Somebody in a group."""
+    """Return a sender in a group."""
     values = {"chat_id": "-100", "chat_name": "Friends", "chat_type": "group"}
     return SessionSource(Platform.TELEGRAM, **{**values, "user_id": user_id, **changes})
 

@@ -43,7 +43,7 @@ class LaneWorker:
             self.said.put(line)
 
     def wait_for(self, turns: int, is_idle: Callable[[], bool]) -> None:
-        """Wait for so many turns that have begun, unless there is nothing left to do."""
+        """Wait until *turns* more turns have begun, unless there is nothing left to do."""
         while turns and not is_idle() and self.process.poll() is None:
             with suppress(queue.Empty):
                 turns -= self.said.get(timeout=0.05).startswith("begun")

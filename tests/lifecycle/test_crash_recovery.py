@@ -90,9 +90,9 @@ class TestCrash:
         monkeypatch.setattr(harness.process, "resumable", resumable)
         harness.process.resume()
         assert harness.answer(again[0]).is_accepted
-        assert harness.run_all() == [], "nobody asked for anything after that"
+        assert harness.run_all() == [], "there was no later message"
 
-    def test_nobody_waits_for_leases_of_the_dead(self, harness: LifecycleHarness) -> None:
+    def test_leases_of_dead_processes_are_not_waited_for(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         taken = begun(harness)
         harness.leases.renew(lease_of(taken), 1_000_000)
@@ -123,8 +123,10 @@ class TestCrash:
         assert len(found.set_aside) == 1
         assert peer.recover() == RecoveryReport([], [])
 
-    def test_a_clock_that_is_put_back_keeps_nobody_alive(self, harness: LifecycleHarness) -> None:
-        """A peer whose last heartbeat is of a time to come, and stays it."""
+    def test_a_clock_set_back_does_not_keep_a_dead_peer_alive(
+        self, harness: LifecycleHarness
+    ) -> None:
+        """The last heartbeat of the peer stays in the future."""
         harness.say("a")
         begun(harness)
         watch = FrozenClock(0)
@@ -187,8 +189,8 @@ class TestCrash:
         assert not harness.process.beat()
         assert not harness.mail.finish(running.turn, "completed").is_accepted
 
-    def test_nobody_takes_oneself_for_dead(self, harness: LifecycleHarness) -> None:
-        """After the machine slept, whoever looks before its next heartbeat."""
+    def test_a_process_never_declares_itself_dead(self, harness: LifecycleHarness) -> None:
+        """It may recover others after the machine slept, before its own next heartbeat."""
         harness.say("a")
         taken = begun(harness)
         harness.clock.advance(3600)
@@ -196,7 +198,7 @@ class TestCrash:
         assert harness.process.beat()
         assert harness.answer(taken).is_accepted
 
-    def test_nobody_gives_up_ones_own_turns_after_a_sleep(self, harness: LifecycleHarness) -> None:
+    def test_a_process_keeps_its_own_turns_after_a_sleep(self, harness: LifecycleHarness) -> None:
         """The first heartbeat came, and the leases are about to be renewed."""
         watch = FrozenClock(0)
         harness.process = harness.new_process(stopwatch=watch)
@@ -226,7 +228,7 @@ class TestCrash:
         assert [one.turn.id for one in found.set_aside] == [taken.turn.id]
 
     @pytest.mark.parametrize("is_late", [False, True], ids=["refused", "late"])
-    def test_peers_have_time_to_be_heard_of_after_the_store_was_away(
+    def test_peers_have_time_to_be_heard_of_after_the_store_was_unavailable(
         self, harness: LifecycleHarness, monkeypatch: pytest.MonkeyPatch, is_late: bool
     ) -> None:
         peer = harness.new_process(pid=1)
@@ -236,11 +238,11 @@ class TestCrash:
         def beat(processes: Processes, process_id: str) -> bool:
             harness.clock.advance(61)
             if not is_late:
-                raise StoreUnavailable("The database is away.")
+                raise StoreUnavailable("The database is unavailable.")
             return works(processes, process_id)
 
-        with monkeypatch.context() as away, suppress(StoreUnavailable):
-            away.setattr(Processes, "beat", beat)
+        with monkeypatch.context() as outage, suppress(StoreUnavailable):
+            outage.setattr(Processes, "beat", beat)
             peer.beat()
         assert peer.recover().dead == []
         assert harness.process.beat()
@@ -275,7 +277,7 @@ class TestCrash:
         assert harness.seen().status == "resume_pending"
 
     def test_a_number_that_another_program_has_now(self, harness: LifecycleHarness) -> None:
-        """Whoever had it before is not waited for."""
+        """The process that had the number before is not waited for."""
         before = Processes(harness.db.store).register(
             harness.engine.namespace,
             "gateway",
@@ -287,7 +289,7 @@ class TestCrash:
         assert [process.id for process in found.dead] == [before.id]
 
     def test_a_turn_that_its_process_forgot(self, harness: LifecycleHarness) -> None:
-        """Its lease was given back, and nobody said how it ended."""
+        """Its lease was released, but no outcome was recorded."""
         harness.say("a")
         forgotten = begun(harness)
         harness.say("b", to="2")
@@ -302,7 +304,7 @@ class TestCrash:
         assert harness.run_all() == ["a"]
         assert harness.answer(running).is_accepted
 
-    def test_one_that_is_only_slow_may_go_on(self, harness: LifecycleHarness) -> None:
+    def test_a_slow_turn_may_continue(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         slow = begun(harness)
         harness.clock.advance(61)
@@ -586,7 +588,7 @@ class TestGoingOn:
         harness.process.resume()
         assert harness.run_all() == ["a"]
 
-    def test_what_somebody_stopped_does_not_go_on(self, harness: LifecycleHarness) -> None:
+    def test_a_stopped_turn_does_not_resume(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         begun(harness)
         harness.crash()
@@ -629,7 +631,7 @@ class TestGoingOn:
         assert harness.mail.depth(harness.seen()) == 0
 
     def test_one_that_went_on_and_was_interrupted_again(self, harness: LifecycleHarness) -> None:
-        """However long ago the first time was, it goes on in its session."""
+        """It continues in its session, however long ago the first attempt was."""
         harness.say("a long task")
         session = begun(harness).turn.session_id
         harness.crash()
@@ -676,7 +678,7 @@ class TestGoingOn:
         assert harness.process.resume(platform="discord") == []
         assert len(harness.process.resume(platform="telegram")) == 1
 
-    def test_a_lane_that_nobody_can_be_answered_in(self, harness: LifecycleHarness) -> None:
+    def test_a_lane_without_a_reply_address(self, harness: LifecycleHarness) -> None:
         self.interrupted(harness)
         harness.crash()
         harness.db.provider.write(lambda tx: tx.run("UPDATE lanes SET origin = NULL"))
@@ -685,7 +687,7 @@ class TestGoingOn:
 
 class TestFirstStart:
     def prepare(self, harness: LifecycleHarness) -> None:
-        """Three lanes, and no process that anybody wrote down."""
+        """Make two lanes, used at different times, and no registered process."""
         harness.lane("old")
         harness.clock.advance(minutes=10)
         harness.lane("1")

@@ -21,7 +21,7 @@ NEVER = SessionResetPolicy("none")
 
 
 def lane(used: float = 0, status: str = "active", marked: float | None = None) -> Lane:
-    """Return a lane used, and marked, so many seconds before noon."""
+    """Return a lane used, and marked, the given seconds before noon."""
     reason = None if status == "active" else f"why {status}"
     at = None if marked is None else NOON - marked
     values: dict[str, Any] = {"status": status, "status_reason": reason, "status_at": at}
@@ -48,7 +48,7 @@ def at_noon(lane: Lane | None, policy: SessionResetPolicy = IDLE, **given: Any) 
         (lane(0, "suspended"), {"busy": True}, "reset", "suspended"),
         (lane(2 * HOUR, "suspended"), {}, "reset", "suspended"),
         (lane(0, "suspended"), {"session_exists": False}, "reset", "suspended"),
-        # The session is gone, so there is nothing to go on with.
+        # The session is gone, so there is nothing to continue.
         (lane(), {"session_exists": False}, "create", "session_missing"),
         (lane(), {"session_exists": False, "busy": True}, "create", "session_missing"),
         (lane(0, "resume_pending", 0), {"session_exists": False}, "create", "session_missing"),
@@ -142,10 +142,10 @@ def test_what_holds_for_every_decision(
         ("shutdown_timeout", 0, HOUR, True),
         ("restart_interrupted", HOUR + 1, HOUR, False),
         ("restart_interrupted", 9e9, 0, True),
-        ("asked by somebody", 0, HOUR, False),
+        ("requested by a user", 0, HOUR, False),
     ],
 )
-def test_what_goes_on_although_nobody_wrote(
+def test_which_lanes_resume_without_a_new_message(
     reason: str, marked: float, freshness: float, resumes: bool
 ) -> None:
     found = lane(0, "resume_pending", marked)._replace(status_reason=reason)

@@ -50,7 +50,7 @@ def draft(taken: StartedTurn, message_id: str) -> NewReply:
     return NewReply("telegram", "1", "{}", "", turn.lane_id, turn.id, message_id)
 
 
-def test_a_draft_is_no_reply(harness: LifecycleHarness, drafts: Drafts, outbox: Outbox) -> None:
+def test_a_draft_is_not_a_reply(harness: LifecycleHarness, drafts: Drafts, outbox: Outbox) -> None:
     taken = shown(harness, drafts)
     assert drafts.of_turn(taken.turn.id) == "m1"
     assert outbox.claim(["telegram"], "p", seconds=60, limit=10) == []
@@ -78,7 +78,7 @@ def test_between_two_attempts_it_waits(harness: LifecycleHarness, drafts: Drafts
     assert drafts.finish_left("left") == 0
 
 
-def test_one_that_nobody_goes_on_with(
+def test_a_draft_whose_turn_was_stopped_after_a_crash(
     harness: LifecycleHarness, drafts: Drafts, outbox: Outbox
 ) -> None:
     shown(harness, drafts)

@@ -122,7 +122,7 @@ class TestFinalizing:
         assert watcher(harness).run_pass(harness.clock() + 15 * 3600).finalized == []
         assert len(watcher(harness).run_pass(harness.clock() + 16 * 3600).finalized) == 1
 
-    def test_a_later_message_starts_anew(self, harness: LifecycleHarness) -> None:
+    def test_a_later_message_starts_a_new_session(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         harness.run_all()
         before = harness.seen().session_id
@@ -149,7 +149,7 @@ class TestFinalizing:
         harness.sessions.mark_resume_pending(harness.seen().session_key, "restart_interrupted")
         assert watcher(harness).run_pass().finalized == []
 
-    def test_a_session_that_somebody_deleted(self, harness: LifecycleHarness) -> None:
+    def test_a_deleted_session(self, harness: LifecycleHarness) -> None:
         harness.db.delete_session(harness.lane().session_id)
         harness.clock.advance(3601)
         hook = Hook()
@@ -291,7 +291,7 @@ class TestFailures:
     def test_a_watcher_of_this_host_that_was_killed(
         self, harness: LifecycleHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Another goes on at once."""
+        """Another process continues at once."""
         harness.lane()
         harness.clock.advance(3601)
         with monkeypatch.context() as killed:
@@ -301,7 +301,7 @@ class TestFailures:
         assert len(watcher(harness, Hook()).run_pass().finalized) == 1
 
     def test_a_message_in_the_middle(self, harness: LifecycleHarness) -> None:
-        """The lane goes on with a new session, and keeps it."""
+        """The lane continues in a new session and keeps it."""
         harness.lane()
         harness.clock.advance(3601)
         placed: list[str] = []
@@ -407,7 +407,7 @@ class TestLeftBehind:
         assert len(hook.calls) == 1
 
     def test_nor_what_was_compacted_in_the_last_turn(self, harness: LifecycleHarness) -> None:
-        """One thread: it is ended and saved once, where it goes on."""
+        """A single thread ends and saves it once, where the conversation continues."""
         hook, saved = Hook(), list[str]()
         watching = watcher(harness, hook, save=lambda claim, _: saved.append(claim.session_id))
         watching.run_pass()
@@ -425,7 +425,7 @@ class TestLeftBehind:
         done = [action for action, _ in harness.explained()]
         assert done == ["create", "follow", "finalize", "reset"]
 
-    def test_nor_what_somebody_asked_for(self, harness: LifecycleHarness) -> None:
+    def test_nor_a_reset_that_the_user_asked_for(self, harness: LifecycleHarness) -> None:
         watching = watcher(harness)
         watching.run_pass()
         harness.sessions.reset_session(harness.lane().session_key)
@@ -488,7 +488,7 @@ class TestLeftBehind:
     def test_a_watcher_of_this_host_that_was_killed(
         self, harness: LifecycleHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Another goes on at once."""
+        """Another process continues at once."""
         with monkeypatch.context() as killed:
             killed.setattr(expiry, "this_process_mark", lambda: ended_processes()[1])
             dying = ExpiryWatcher(harness.sessions, hooks=[interrupted])

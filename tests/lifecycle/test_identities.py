@@ -72,7 +72,7 @@ def test_two_decisions_that_turn_out_to_be_about_one_person(
 
 
 def test_many_decide_at_once_and_agree(open_store: OpenStore, db: SessionDB) -> None:
-    """Whoever sees two aliases of a person at the same time as others comes to the same answer."""
+    """Handles that see two aliases of a person at the same time choose the same one."""
     people = range(10)
     start = Barrier(4)
 
@@ -110,7 +110,7 @@ def test_case_is_a_difference(db: SessionDB) -> None:
 
 
 @ONCE
-def test_nobody(db: SessionDB) -> None:
+def test_an_identity_needs_an_id(db: SessionDB) -> None:
     with pytest.raises(InvalidInput, match="at least one id"):
         Identities(db.store).canonical("whatsapp", [""])
 

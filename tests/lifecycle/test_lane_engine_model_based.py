@@ -45,7 +45,7 @@ LIMIT = 6
 
 lanes = st.sampled_from(LANES)
 both = st.sampled_from((0, 1))
-#: One of those there are, whatever their number.
+#: Picks one of the existing items, for any number of them.
 some = st.integers(0, 11)
 #: A burst: who sends what.
 words = st.lists(
@@ -240,9 +240,9 @@ class LifecycleMachine(RuleBasedStateMachine):
         slow, lease = self.gateways[which].running.pop(lane)
         self.clock.advance(TTL + 1)
         self.beat()
-        taken_away = self.leases.take(lease.session_id, other.process.holder(), TTL)
+        taken_over = self.leases.take(lease.session_id, other.process.holder(), TTL)
         assert not self.mail.finish(slow.turn, "completed").is_accepted
-        self.leases.release(taken_away)
+        self.leases.release(taken_over)
 
     @precondition(runs_something)
     @rule(place=some)

@@ -89,7 +89,9 @@ def test_update_notes_the_use(sessions: SessionStore, clock: FrozenClock) -> Non
         sessions.update_session(ANNS_KEY, last_prompt_tokens=-1)
 
 
-def test_reset_starts_anew(sessions: SessionStore, db: SessionDB, clock: FrozenClock) -> None:
+def test_reset_starts_a_new_session(
+    sessions: SessionStore, db: SessionDB, clock: FrozenClock
+) -> None:
     """Behaviour 23: no word of expiry."""
     first = sessions.get_or_create_session(ANN)
     sessions.append_to_transcript(first.session_id, {"role": "user", "content": "Hello"})
@@ -276,7 +278,7 @@ def test_prune(open_sessions: Open, db: SessionDB, clock: FrozenClock) -> None:
     assert sessions.prune_old_entries(7) == 0
     left = {entry.session_id for entry in sessions.list_sessions()}
     assert left == {stopped.session_id, busy.session_id, recent.session_id}
-    # Retention can see what nobody uses any more.
+    # Retention can see which sessions are no longer in use.
     assert row(db, "continued")["end_reason"] == "lane_pruned"
     assert row(db, busy.session_id)["ended_at"] is None
     clock.advance(days=100)
@@ -292,7 +294,9 @@ def test_the_configured_age_prunes(open_sessions: Open, clock: FrozenClock) -> N
     assert sessions.prune_old_entries() == 1
 
 
-def test_prune_keeps_what_nobody_can_vouch_for(open_sessions: Open, clock: FrozenClock) -> None:
+def test_prune_keeps_lanes_whose_activity_check_fails(
+    open_sessions: Open, clock: FrozenClock
+) -> None:
     def fails(_key: str) -> bool:
         raise OSError("no answer")
 
@@ -441,7 +445,7 @@ def test_other_platforms_have_their_names(sessions: SessionStore, db: SessionDB)
 
 
 def test_a_session_that_one_enters_and_another_leaves(open_store: OpenStore) -> None:
-    """Whoever leaves it waits for who enters, and does not end what the other is in."""
+    """The lane that leaves waits for the one that enters, and does not end their session."""
     with open_store() as db, open_store(lock_timeout=1) as other:
         config = GatewayConfig(write_sessions_json=False)
         with (

@@ -76,7 +76,7 @@ def test_a_thread_and_a_person_of_one_id_are_two(db: SessionDB) -> None:
 
 
 @ONCE
-def test_what_is_no_key_makes_no_lane(db: SessionDB) -> None:
+def test_an_invalid_key_makes_no_lane(db: SessionDB) -> None:
     with pytest.raises(InvalidInput):
         ensured(db, "hello")
 

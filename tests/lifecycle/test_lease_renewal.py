@@ -15,7 +15,7 @@ from tests.servers.stores import OpenStore
 
 
 class Beats:
-    """Lets the thread of a holding go on when a test says so, and says when it waits again."""
+    """Lets the renewal thread continue when a test says so, and reports when it waits again."""
 
     def __init__(self) -> None:
         self._go: SimpleQueue[bool] = SimpleQueue()
@@ -108,8 +108,10 @@ def test_a_loss_is_noticed(db: SessionDB, clock: FrozenClock) -> None:
         db.append_message("s", "user", "no")
 
 
-def test_a_store_that_was_away(db: SessionDB, open_another: OpenStore, clock: FrozenClock) -> None:
-    """The lease is renewed when it is there again, if nobody came; or ends by itself."""
+def test_a_store_that_was_unavailable(
+    db: SessionDB, open_another: OpenStore, clock: FrozenClock
+) -> None:
+    """The lease is renewed when the store is back, unless another holder took it, or it expires."""
     db.create_session("s", "cli")
     beats, own = Beats(), open_another()
     held = ConversationLease(own, "s", "a chat", ttl=30, wait=beats.wait).start()

@@ -158,7 +158,7 @@ def test_a_bad_entry_costs_itself_alone(
             assert key in caplog.text
         assert sessions.get_or_create_session(ANN).session_id == OLD_ID
     if db.provider.name == "sqlite":
-        # What could not be read goes on standing there.
+        # Entries that could not be read stay in the file.
         now = json.loads((directory / "sessions.json").read_text())
         assert {key: now[key] for key in bad} == bad
         assert set(now) == {*bad, ANNS_KEY}
@@ -294,7 +294,7 @@ def test_an_import_that_died_is_done_again(
 
 
 def test_what_one_bot_wrote_is_not_taken_over_by_another(directory: Path, db: SessionDB) -> None:
-    """Somebody who talks to both would go on with one in what they had said to the other."""
+    """A user who talks to both bots must not continue with one what they told the other."""
     by_name = {
         name: GatewayConfig(namespace=name, write_sessions_json=True) for name in ("one", "two")
     }

@@ -218,7 +218,7 @@ class TestFinishing:
         assert harness.db.get_meta("reply") == "said"
 
     @pytest.mark.parametrize("outcome", ["interrupted", "failed"])
-    def test_an_end_that_somebody_was_told_of(
+    def test_a_turn_whose_failure_was_reported_is_done(
         self, harness: LifecycleHarness, outcome: str
     ) -> None:
         harness.say("a")
@@ -311,7 +311,7 @@ class TestFinishing:
         ]
 
     def test_a_run_that_lost_its_lease(self, harness: LifecycleHarness) -> None:
-        """It does not count what it says of itself; somebody else does the work."""
+        """The outcome it reports does not count; another worker runs the turn."""
         harness.say("a")
         slow = begun(harness)
         harness.clock.advance(61)
@@ -322,7 +322,7 @@ class TestFinishing:
         assert again is not None
         assert (again.input.text, again.turn.attempt) == ("a", 2)
 
-    def test_whoever_has_the_lease_takes_over(self, harness: LifecycleHarness) -> None:
+    def test_the_next_lease_holder_takes_over(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         slow = begun(harness)
         harness.clock.advance(61)
@@ -362,7 +362,7 @@ class TestStuck:
         assert harness.run_all() == ["behind it"]
         assert harness.seen().session_id != session
         assert ("suspend", "stuck_loop") in harness.explained()
-        # Whoever was not there to hear it learns it from the next session's notice.
+        # A user who missed it learns it from the notice of the next session.
         notice = harness.sessions.take_notice(harness.lane().session_key)
         assert notice is not None
         assert (notice.reason, notice.suspended_for) == ("suspended", "stuck_loop")
@@ -418,7 +418,7 @@ class TestSteering:
         harness.answer(taken, unused=[put.item_id])
         assert harness.run_all() == ["b\nc"]
 
-    def test_nobody_is_passed(self, harness: LifecycleHarness) -> None:
+    def test_messages_are_steered_in_order(self, harness: LifecycleHarness) -> None:
         harness.say("a")
         taken = begun(harness)
         first, second = harness.say("b"), harness.say("c")
@@ -483,7 +483,9 @@ class TestStopping:
         assert harness.run_all() == ["c"]
         assert not harness.mail.finish(running.turn, "completed").is_accepted
 
-    def test_after_a_stop_the_next_message_starts_anew(self, harness: LifecycleHarness) -> None:
+    def test_after_a_stop_the_next_message_starts_a_new_session(
+        self, harness: LifecycleHarness
+    ) -> None:
         """Acceptance 43."""
         harness.say("a")
         running = begun(harness)

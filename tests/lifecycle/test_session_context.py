@@ -156,7 +156,7 @@ def test_where_it_is(source: SessionSource, line: str) -> None:
     assert f"**Source:** {line}\n" in prompt(source)
 
 
-def test_where_several_write_nobody_is_named() -> None:
+def test_shared_sessions_do_not_name_one_user() -> None:
     source = SessionSource(
         Platform.TELEGRAM, "-5", chat_type="group", user_name="Ada", user_id="7", thread_id="3"
     )
@@ -196,7 +196,7 @@ def test_without_platforms_there_is_still_this_machine() -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(EVERYTHING)), st.text(max_size=300)))
 def test_no_name_can_leave_its_place(names: dict[str, str]) -> None:
-    """Whatever people call themselves and their chats, the prompt has the same lines."""
+    """No name of a user or a chat changes the lines of the prompt."""
 
     def lines(values: dict[str, str]) -> list[str]:
         source = SessionSource(Platform.TELEGRAM, chat_type="group", **{"chat_id": "1", **values})
@@ -253,7 +253,7 @@ def test_pseudonyms() -> None:
     assert user_pseudonym("12345") == "user_5994471abb01"
     assert chat_pseudonym("12345") == "5994471abb01"
     assert chat_pseudonym("telegram:12345") == "telegram:5994471abb01"
-    # A part of the id is no platform, and is not shown.
+    # A part of the id is not a platform, and is not shown.
     assert chat_pseudonym("!room:server.org") == pseudonym("!room:server.org")
     assert chat_pseudonym(":12345") == pseudonym(":12345")
     assert chat_pseudonym("telegram:") == pseudonym("telegram:")

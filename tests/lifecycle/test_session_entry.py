@@ -122,7 +122,7 @@ def test_what_is_refused(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, "entry", []])
-def test_what_is_no_entry(value: Any) -> None:
+def test_an_invalid_entry(value: Any) -> None:
     with pytest.raises(InvalidInput):
         SessionEntry.from_dict(value)
 

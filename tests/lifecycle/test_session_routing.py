@@ -184,7 +184,7 @@ def test_a_background_process_keeps_a_session(open_sessions: Open, clock: Frozen
 
     sessions = open_sessions(has_active_processes, reset_policy=IDLE_HOUR)
     first = sessions.get_or_create_session(ANN)
-    assert asked == []  # Nobody is asked before it matters.
+    assert asked == []  # The callback runs only when its answer matters.
     clock.advance(2 * HOUR)
     assert sessions.get_or_create_session(ANN).session_id == first.session_id
     clock.advance(2 * HOUR)
@@ -214,7 +214,7 @@ def test_a_running_turn_keeps_a_session(
     clock.advance(2 * HOUR)
     assert sessions.get_or_create_session(ANN).session_id == first.session_id
     clock.advance(2 * HOUR)
-    # Nobody has renewed the lease: whoever ran the turn is gone.
+    # The lease was not renewed: the process that ran the turn is gone.
     assert turn.ended_at is None
     assert sessions.get_or_create_session(ANN).session_id != first.session_id
 
@@ -330,7 +330,7 @@ def test_a_compacted_session_is_followed(
     for new_id, old_id in (("c1", first.session_id), ("c2", "c1")):
         clock.advance(1)
         db.continue_session(old_id, new_id, [{"role": "user", "content": "Summary"}])
-    # The lane goes on there with its next message; whoever looks sees it there already.
+    # The lane continues there with its next message, and readers see it there already.
     seen = sessions.peek(ANN)
     assert seen is not None
     assert (seen.session_id, seen.last_prompt_tokens) == ("c2", 0)
@@ -391,7 +391,7 @@ def test_a_lane_whose_session_is_gone_says_so(
     assert sessions.get_or_create_session(ANN).session_id == second.session_id
 
 
-def test_a_session_that_somebody_ended_is_open_again(sessions: SessionStore, db: SessionDB) -> None:
+def test_a_message_reopens_an_ended_session(sessions: SessionStore, db: SessionDB) -> None:
     first = sessions.get_or_create_session(ANN)
     db.end_session(first.session_id, "agent_close")
     assert sessions.get_or_create_session(ANN).session_id == first.session_id
@@ -412,7 +412,7 @@ def test_two_lanes_in_one_session(sessions: SessionStore, db: SessionDB) -> None
 
 
 def test_whose_sessions_they_are(open_sessions: Open, db: SessionDB) -> None:
-    """A person sees their own sessions; what several share is nobody's."""
+    """A person sees their own sessions; a shared session belongs to no single user."""
     sessions = open_sessions()
     private = sessions.get_or_create_session(ann(user_id="u1"))
     alone = sessions.get_or_create_session(in_group("u1"))
@@ -464,7 +464,7 @@ def test_a_private_chat_whose_id_is_not_its_persons(open_sessions: Open, db: Ses
     """WhatsApp may name a chat by an opaque id, and who writes in it by a number."""
     chat = SessionSource(Platform.WHATSAPP, "987@lid", user_id="60123456789@s.whatsapp.net")
     begun = open_sessions().get_or_create_session(chat)
-    # Of a lane that another program made, nobody has decided yet who is in it.
+    # A lane that another program made has no participant yet.
     sessions = open_sessions(namespace="another")
     other = SessionSource(Platform.WHATSAPP, "988@lid", user_id="60123456788@s.whatsapp.net")
     key = sessions.session_key(other)

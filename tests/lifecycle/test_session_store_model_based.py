@@ -40,7 +40,7 @@ class Model:
     used: float
     status: str = "active"
     marked: float = 0.0
-    #: Kind and reason of what nobody was told yet.
+    #: Kind and reason of the notice that the user has not seen yet.
     notice: tuple[str, str | None] | None = ("new", "new")
     is_there: bool = True
     said: int = 0

@@ -1,4 +1,4 @@
-"""Several processes on the lanes of one store, some of which die."""
+"""Several processes on the lanes of one store, some killed at work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_several_processes_make_one_session_each(
 
 
 @pytest.mark.fault(
-    "A gateway is killed while it changes lanes", "Each lane has one session; the next one goes on"
+    "A gateway is killed while it changes lanes",
+    "Each lane has one session; the next gateway continues",
 )
 def test_processes_that_are_killed(store_url: str, tmp_path: Path, long_run: bool) -> None:
     """Lanes and sessions fit together whenever they die, and nothing holds the others up."""

@@ -99,7 +99,7 @@ def test_closing_writes_what_is_left(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"a": 1}
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "sessions.json"
     write_atomically(path, "{}")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -75,7 +75,7 @@ def test_times(sessions: SessionStore, db: SessionDB, session_id: str, timestamp
 
 @pytest.mark.parametrize("message", ["Hello", {"role": "user", "timestamp": "at noon"}])
 @ONCE
-def test_what_is_no_message(sessions: SessionStore, session_id: str, message: Any) -> None:
+def test_an_invalid_message(sessions: SessionStore, session_id: str, message: Any) -> None:
     with pytest.raises(InvalidInput):
         sessions.append_to_transcript(session_id, message)
     assert sessions.load_transcript(session_id) == []
@@ -116,8 +116,8 @@ def test_rewinding(
     assert len(sessions.load_transcript(session_id)) == 6 - count
 
 
-def test_rewinding_while_somebody_writes(sessions: SessionStore, session_id: str) -> None:
-    """A turn is one turn, whatever comes at the same moment."""
+def test_rewinding_while_another_thread_writes(sessions: SessionStore, session_id: str) -> None:
+    """One turn is removed, even if a message arrives at the same moment."""
 
     def write() -> None:
         for number in range(60):

@@ -122,7 +122,7 @@ ANY_ITEMS = st.lists(
 
 @given(ANY_ITEMS)
 def test_everything_is_taken_once(given: list[tuple[Any, ...]]) -> None:
-    """Plain messages of one sender keep their order; only those are ever merged anew."""
+    """Plain messages of one sender keep their order; only those are ever merged again."""
     waiting = items(*given)
     order: list[MailboxItem] = []
     while (found := next_input(waiting)) is not None:

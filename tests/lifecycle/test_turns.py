@@ -97,10 +97,10 @@ class TestTurns:
     def test_what_cannot_be(self, db: SessionDB) -> None:
         turns = Turns(db.store)
         db.create_session("s", "cli")
-        nobody = db.take_lease("s", "a chat")
+        unregistered = db.take_lease("s", "a chat")
         with pytest.raises(InvalidInput, match="registered process"):
-            turns.start(1, nobody, "s")
-        turn = turns.start(1, nobody._replace(process_id="p"), "s")
+            turns.start(1, unregistered, "s")
+        turn = turns.start(1, unregistered._replace(process_id="p"), "s")
         unknown: Outcome = "done"  # type: ignore[assignment]
         with pytest.raises(InvalidInput, match="completed, interrupted, failed, abandoned"):
             turns.end(turn, unknown)
@@ -123,7 +123,7 @@ class TestTurns:
 
 
 class TestRevoking:
-    def test_whatever_a_dead_process_held(self, db: SessionDB) -> None:
+    def test_every_lease_of_a_dead_process(self, db: SessionDB) -> None:
         old = [held(db, "a", "p1"), held(db, "b", "p1")]
         other = held(db, "c", "p2")
         assert Leases(db.store).revoke("p1") == ["a", "b"]

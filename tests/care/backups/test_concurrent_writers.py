@@ -49,7 +49,7 @@ class Writer:
                 self._changed.notify_all()
 
     def require_more(self, more: int) -> None:
-        """Wait until it has written so much more: whoever holds it up waits in vain."""
+        """Wait until it has written *more* messages; fails if the backup blocks it."""
         with self._changed:
             goal = self.written + more
             assert self._changed.wait_for(
@@ -84,7 +84,7 @@ def require_one_state(path: Path) -> int:
     "A backup is made while others write",
     "No writer waits; the backup is one state, with every message acknowledged before",
 )
-def test_writers_go_on(kind: str, portable: bool, new_store: NewStore, directory: Path) -> None:
+def test_writers_continue(kind: str, portable: bool, new_store: NewStore, directory: Path) -> None:
     url = new_store(kind)
     with opened(url) as db:
         for number in range(120):
@@ -95,7 +95,7 @@ def test_writers_go_on(kind: str, portable: bool, new_store: NewStore, directory
             writer.require_more(4)
 
             def on_progress(what: str, _done: int, _total: int) -> None:
-                # In the middle of the work: it does not go on before the writer did.
+                # In the middle of the work: it waits here until the writer has continued.
                 if asked.count(what) < 3:
                     asked.append(what)
                     writer.require_more(3)
@@ -167,8 +167,8 @@ def test_with_a_rollback_journal_and_a_writer_that_is_faster(
     assert require_one_state(made.path) >= 10
 
 
-def test_with_a_rollback_journal_and_somebody_who_is_always_in_the_way(tmp_path: Path) -> None:
-    """That nothing could be copied in turns is no failure of the copy."""
+def test_with_a_rollback_journal_and_a_connection_that_always_blocks(tmp_path: Path) -> None:
+    """The copy succeeds in one go although no step-by-step copy was possible."""
     path = tmp_path / "source.db"
     with (
         closing(apsw.Connection(str(path))) as source,

@@ -87,7 +87,7 @@ def test_no_backup_at_all(content: bytes, tmp_path: Path) -> None:
     assert listed.state == "damaged"
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.hsb")
     (tmp_path / "folder.hsb").mkdir()
     (tmp_path / "link.hsb").symlink_to("/etc/passwd")
@@ -97,7 +97,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             verify_backup(tmp_path / name)
 
 
-# ── made to do harm: digests are right, because whoever made it computed them ─────────────────
+# ── made to do harm: digests are right, because its author computed them ─────────────────
 
 Change = Callable[[dict[str, Any], list[bytes], list[bytes]], None]
 
@@ -160,7 +160,7 @@ CHANGES: dict[str, Change] = {
     "an unknown table": lambda _f, rows, _s: rows.append(b'["sqlite_master", 1]\n'),
     "a table that is not carried": lambda _f, rows, _s: rows.append(b'["leases", 1]\n'),
     "other counts": lambda facts, _r, _s: facts["counts"].update(sessions=5),
-    "counts that are none": lambda facts, _r, _s: facts["counts"].update(sessions="many"),
+    "counts that are not numbers": lambda facts, _r, _s: facts["counts"].update(sessions="many"),
     "no kind": lambda facts, _r, _s: facts.update(kind="zip"),
     "no columns": lambda facts, _r, _s: facts.update(columns=None),
     "columns of another kind": lambda facts, _r, _s: facts["columns"].update(messages=[[]]),
@@ -251,7 +251,7 @@ def test_sections_that_lead_elsewhere(changes: dict[str, Any], tmp_path: Path) -
         verify_backup(path)
 
 
-def test_an_image_that_is_no_store(tmp_path: Path, directory: Path) -> None:
+def test_an_image_that_is_not_a_store(tmp_path: Path, directory: Path) -> None:
     """Its digests are right, and what is in it is noise, or another database."""
     with SessionDB(":memory:") as db:
         made = create_backup(db, directory).path

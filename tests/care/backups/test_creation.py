@@ -48,7 +48,7 @@ def test_a_backup_says_what_it_holds(
     assert (made.left_out, made.unsummed, made.reason) == ({}, 0, "asked")
     assert list_backups(directory) == [made]
     assert verify_backup(made.path) == made
-    # Nothing else is left, and nobody else may read it.
+    # Nothing else is left, and only its owner may read it.
     assert sorted(path.name for path in directory.iterdir()) == [".lock", made.name]
     assert stat.S_IMODE(made.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700

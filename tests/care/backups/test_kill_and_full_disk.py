@@ -53,7 +53,7 @@ def test_killed_while_making_one(
     for point in points(total, long_run):
         with start("create", point, path, directory, portable) as other:
             assert other.ended() == -signal.SIGKILL
-        # Whatever is called a backup is one.
+        # Each file with the name of a backup is a valid one.
         for backup in list_backups(directory):
             assert verify_backup(backup.path).messages == 30
     with SessionDB(path) as db:
@@ -96,7 +96,7 @@ def test_killed_while_restoring(kind: str, tmp_path: Path, directory: Path, long
             require_sound(path)
         if not long_run and point % 2:
             continue
-        # The next one finishes, whatever was left, and leaves nothing but what is kept.
+        # The next backup finishes in spite of leftovers, and leaves only the backups that are kept.
         restore_backup(made.path, path)
         assert everything_in(path) == new
         left = {each.name for each in place.iterdir() if ".replaced-" not in each.name}
@@ -111,7 +111,7 @@ def test_killed_while_restoring(kind: str, tmp_path: Path, directory: Path, long
     on="sqlite",
 )
 def test_no_room_for_a_backup(tmp_path: Path, directory: Path) -> None:
-    """The nearest to a full disk that is allowed to everybody: files may not grow."""
+    """Limit the size of files: the closest to a full disk without root."""
     path = tmp_path / "state.db"
     make_store(path, sessions=30)
     said = start("run_out_of_room", path, directory, 4096).succeeded()

@@ -40,7 +40,7 @@ def test_every_direction(
     assert (restored.backup, restored.kept) == (made, None)
     assert everything_in(url) == wanted
     with opened(url) as db:
-        # Ids go on above those that were restored, and what was restored is found.
+        # Ids continue above those that were restored, and what was restored is found.
         assert db.append_message("s001", "user", "a needle") > max(
             row[0] for row in wanted["messages"]
         )
@@ -120,7 +120,7 @@ def test_a_damaged_store_is_replaced_and_kept(damage: str, tmp_path: Path, direc
     else:
         content = content[:5000]
     path.write_bytes(content)
-    # Of a program that died; it must not be taken for the log of the new store.
+    # A dead program left it; it must not be read as the log of the new store.
     (tmp_path / "state.db-wal").write_bytes(b"the log of another time")
     restored = restore_backup(made.path, path)
     assert restored.kept is not None

@@ -93,7 +93,7 @@ class DoctorHarness:
             db.optimize_search()
 
     def run(self, *statements: str) -> None:
-        """Execute SQL beside the product, as somebody with a database tool would."""
+        """Execute SQL beside the product, as a user with a database tool would."""
         program = (
             "import sqlite3, sys\n"
             "db = sqlite3.connect(sys.argv[1])\n"
@@ -178,7 +178,7 @@ def fingerprints(place: Path) -> dict[str, tuple[str, int, int]]:
 
 @contextmanager
 def another_process(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A program that said a line, and goes on until it is told to end."""
+    """Run a program that printed one line and continues until it is told to end."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
         stdin=subprocess.PIPE,

@@ -53,13 +53,13 @@ def test_rows_from_the_future(harness: DoctorHarness) -> None:
     assert (found.code, found.found) == (1, ["clock-jump"])
     latest = time.strftime("%Y-%m-%d", time.gmtime(harness.now + 9 * DAY))
     assert found.what("clock-jump").startswith(f"1 session, 1 message, dated up to {latest} ")
-    # Whoever looks from another time than the server's is told so.
+    # A clock that differs from the server's is reported.
     others = {"no-backup"} if harness.store.exists() else {"no-backup", "clock-skew"}
     assert set(harness.look(after=9 * DAY + 5).found) == others
 
 
 def test_a_time_that_no_calendar_has(harness: DoctorHarness) -> None:
-    """The store takes any number; whoever looks at it must not stumble over one."""
+    """The store accepts any number, so the doctor must handle each one."""
     with harness.db() as db:
         db.append_message(SESSION, "user", "From the end of time", timestamp=1e100)
     found = harness.look()
@@ -77,12 +77,12 @@ def test_another_machine_whose_clock_is_ahead(harness: DoctorHarness) -> None:
         Processes(db.store).register("main", "gateway", host="elsewhere.example#1")
     found = harness.look()
     assert found.found == ["clock-skew"]
-    # Beside a server the time goes on.
+    # On a server the time passes during the test.
     words = found.what("clock-skew")
     assert re.match(r"The clock of elsewhere\.example is [89],\d{3} s ahead", words)
 
 
-def test_a_lease_that_nobody_gave_back(harness: DoctorHarness) -> None:
+def test_a_lease_that_was_never_released(harness: DoctorHarness) -> None:
     with harness.db(-DAY) as db:
         db.take_lease(SESSION, "the chat in /dev/pts/3", ttl=60)
     found = harness.look()
@@ -97,7 +97,7 @@ def test_a_lease_that_nobody_gave_back(harness: DoctorHarness) -> None:
 
 def test_a_lease_that_was_taken_since_is_left_alone(harness: DoctorHarness) -> None:
     with harness.db() as db:
-        db.take_lease(SESSION, "somebody at work", ttl=60)
+        db.take_lease(SESSION, "a chat at work", ttl=60)
     assert harness.look("--fix").document["mended"] == []
     with harness.db() as db:
         assert db.lease_of(SESSION) is not None
@@ -127,7 +127,7 @@ def add_message_to_mailbox(harness: DoctorHarness, received_at: float) -> None:
         db.store.provider.write(work)
 
 
-def test_a_message_that_nobody_answers(harness: DoctorHarness) -> None:
+def test_a_message_that_is_not_answered(harness: DoctorHarness) -> None:
     add_message_to_mailbox(harness, harness.now - 3600)
     found = harness.look()
     assert (found.code, found.found) == (1, ["stuck-mailbox"])
@@ -152,7 +152,7 @@ def test_a_reply_that_was_given_up(harness: DoctorHarness) -> None:
     assert found.what("dead-letters") == "1 on telegram."
 
 
-def test_what_people_wrote_while_the_store_was_away(harness: DoctorHarness) -> None:
+def test_messages_received_while_the_store_was_unavailable(harness: DoctorHarness) -> None:
     spool = Spool(spool_directory(harness.home))
     spool.append(Inbound(SessionSource(Platform.TELEGRAM, "12", user_id="u"), "Hello", "1"))
     found = harness.look()
@@ -161,7 +161,7 @@ def test_what_people_wrote_while_the_store_was_away(harness: DoctorHarness) -> N
     assert found.what("gateway-spool").startswith("1 in ")
 
 
-def test_what_was_said_in_a_chat_while_the_store_was_away(
+def test_chat_messages_kept_while_the_store_was_unavailable(
     harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_HOME", str(harness.home))
@@ -251,7 +251,7 @@ def test_another_products_module_and_command(file: DoctorHarness, tmp_path: Path
     assert found.what("shadowed-module") == f"import hermes_state loads {other}/hermes_state.py."
 
 
-def test_the_index_is_made_anew_where_it_is_damaged(harness: DoctorHarness) -> None:
+def test_a_damaged_index_is_rebuilt(harness: DoctorHarness) -> None:
     table = "search_index_data" if harness.store.exists() else "search_documents"
     with harness.db() as db:
         db.store.provider.write(lambda tx: tx.run(f"DELETE FROM {table}"))
@@ -290,7 +290,7 @@ def test_a_store_without_a_backup_and_one_with_an_old_one(harness: DoctorHarness
     assert code == 0, err
     made = harness.call("status", "--json")
     assert json.loads(made[1])["backups"]["count"] == 1
-    # Backups are dated by the clock of the machine, whatever time it is in a test.
+    # Backups are dated by the clock of the machine, not by the clock of the test.
     much_later = time.time() - harness.now + 40 * DAY
     assert "no-backup" not in harness.look(after=much_later).found
     with harness.db(much_later) as db:

@@ -1,6 +1,6 @@
 """What is printed is kept as files, and the page lists what the code knows.
 
-`pytest tests/care/doctor --update-diagnoses` writes the files anew; read the difference.
+`pytest tests/care/doctor --update-diagnoses` rewrites the files; review the diff.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_who_is_waited_for(server: DoctorHarness, place: Place) -> None:
         waiter = threading.Thread(target=db.append_message, args=(SESSION, "user", "I wait"))
         with place.holding(f"UPDATE sessions SET title = 'held' WHERE id = '{SESSION}'"):
             waiter.start()
-            # A look before it waits finds nobody.
+            # A check before the thread waits finds nothing.
             while not (found := server.look()).found:
                 pass
         waiter.join()

@@ -86,7 +86,7 @@ def test_a_lock_and_who_holds_it(file: DoctorHarness) -> None:
     assert file.look().found == []
 
 
-KEEPS_EVERYBODY_OUT = """
+HOLDS_EXCLUSIVE_LOCK = """
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -98,9 +98,9 @@ sys.stdin.readline()
 """
 
 
-def test_somebody_who_keeps_even_readers_out(file: DoctorHarness) -> None:
+def test_an_exclusive_lock_that_blocks_readers(file: DoctorHarness) -> None:
     file.run("PRAGMA journal_mode = delete")
-    with another_process(KEEPS_EVERYBODY_OUT, file.store) as holder:
+    with another_process(HOLDS_EXCLUSIVE_LOCK, file.store) as holder:
         found = file.look()
         assert (found.code, found.found) == (1, ["locked"])
         assert f"({holder.pid}) is blocking all access" in found.what("locked")
@@ -108,11 +108,11 @@ def test_somebody_who_keeps_even_readers_out(file: DoctorHarness) -> None:
         assert "damaged-page" in found.unknown
 
 
-def test_somebody_who_has_the_file_alone_for_a_moment(
+def test_an_exclusive_lock_that_is_soon_released(
     file: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.run("PRAGMA journal_mode = delete")
-    with another_process(KEEPS_EVERYBODY_OUT, file.store) as holder:
+    with another_process(HOLDS_EXCLUSIVE_LOCK, file.store) as holder:
 
         def let_go(_seconds: float) -> None:
             holder.kill()
@@ -156,7 +156,7 @@ def test_a_program_of_another_product_that_writes(file: DoctorHarness) -> None:
         assert f"({other.pid}) has {file.store} open for writing" in found.what("foreign-writer")
 
 
-def test_a_program_of_this_product_is_no_stranger(file: DoctorHarness) -> None:
+def test_a_program_of_this_product_is_not_a_foreign_program(file: DoctorHarness) -> None:
     program = (
         "import sys\nfrom hermes_sessions import SessionDB\ndb = SessionDB(sys.argv[1])\n"
         "print('ready', flush=True)\nsys.stdin.readline()"
@@ -202,7 +202,7 @@ def test_a_damaged_page(file: DoctorHarness) -> None:
 
 @pytest.mark.parametrize("table", ["sessions", "messages"])
 def test_a_table_of_which_nothing_can_be_read(file: DoctorHarness, table: str) -> None:
-    """Whoever lists or reads is refused then, so that nobody may call the store healthy."""
+    """Lists and reads fail then, so the store must not be called healthy."""
     flip(file.store, root_page(file, table))
     found = file.look()
     assert (found.code, found.document["state"]) == (1, "down")
@@ -223,7 +223,7 @@ def test_damage_that_only_the_numbers_of_the_status_meet(file: DoctorHarness) ->
 def test_damage_that_there_was_no_time_to_look_for(
     file: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another check met is no less damage because pages were not checked."""
+    """Damage that another check found counts even if pages were not checked."""
 
     def check_pages(_self: FileInspection, **_wishes: object) -> None:
         raise InspectionTimeout("the time limit was reached")
@@ -243,7 +243,7 @@ def test_a_damaged_index_of_the_database(file: DoctorHarness) -> None:
 
 
 def test_an_index_that_lacks_a_row(file: DoctorHarness) -> None:
-    """Only a comparison of all rows finds it, and that is made when somebody asks for it."""
+    """Only a comparison of all rows finds it, and that runs only on request."""
     file.run(
         "PRAGMA writable_schema = ON",
         "UPDATE sqlite_schema SET sql = replace(sql, '(started_at DESC', '(last_active DESC') "
@@ -296,7 +296,7 @@ def test_pages_are_counted_as_they_are_checked(file: DoctorHarness) -> None:
     looked.close()
     assert (found.damages, found.is_complete) == ((), False)
     assert 0 < found.checked < found.total
-    # Those in which a long message goes on are counted, too.
+    # Overflow pages of long messages are counted, too.
     assert found.checked == pytest.approx(read / 4096, rel=0.1, abs=20)
 
 
@@ -357,14 +357,14 @@ def test_half_a_file(file: DoctorHarness) -> None:
     assert "damaged-page" in found.found
 
 
-def test_what_is_no_file_at_all(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file(tmp_path: Path) -> None:
     harness = DoctorHarness(tmp_path / "home")
     os.mkfifo(harness.store)
     found = harness.look()
     assert (found.code, found.found) == (1, ["unreachable"])
 
 
-def test_a_file_without_a_byte_is_no_store_yet(tmp_path: Path) -> None:
+def test_a_file_without_a_byte_is_not_a_store_yet(tmp_path: Path) -> None:
     harness = DoctorHarness(tmp_path / "home")
     harness.store.touch(mode=0o600)
     found = harness.look()
@@ -453,7 +453,7 @@ def test_a_file_that_others_may_read(file: DoctorHarness) -> None:
     assert (file.store.stat().st_mode & 0o777, file.home.stat().st_mode & 0o777) == (0o600, 0o755)
 
 
-def test_a_file_of_somebody_else(file: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user(file: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     found = file.look()

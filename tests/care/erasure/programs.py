@@ -13,7 +13,7 @@ from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 
 
 def main(url: str, user_id: str, writes: int) -> None:
-    """Go on with what is pending, or begin; print how it ended."""
+    """Resume the pending erasure, or begin one; print its status."""
     with SessionDB.from_url(url) as db:
         write = db.provider.write
         done = 0

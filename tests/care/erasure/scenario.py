@@ -1,6 +1,6 @@
 """A store in which two users talk to a bot, alone and in a shared room.
 
-Everything that Ann said, and everything that is about her, has a word in it that nobody else says.
+Everything that Ann said, and everything about her, has a word in it that no other user says.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ErasureScenario:
         return taken.turn.session_id
 
     def fill(self) -> dict[str, str]:
-        """Have everybody say something; return sessions by name."""
+        """Have every user say something; return sessions by name."""
         db = self.db
         ann, bob = private(ANN, ANNS_CHAT), private(BOB, BOBS_CHAT)
         found = {

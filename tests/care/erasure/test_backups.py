@@ -39,7 +39,7 @@ def rows_in(path: Path) -> str:
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_somebody_is_taken_out(
+def test_a_user_is_erased_from_backups(
     db: SessionDB, directory: Path, tmp_path: Path, portable: bool
 ) -> None:
     """Of every backup of the store, with rows that the store itself has no more."""
@@ -69,7 +69,7 @@ def test_somebody_is_taken_out(
 
 
 def test_a_backup_that_cannot_be_read(db: SessionDB, directory: Path, tmp_path: Path) -> None:
-    """It is pending until somebody has decided about it."""
+    """It is pending until the operator has decided about it."""
     ErasureScenario(db, tmp_path).fill()
     backup = create_backup(db.provider, directory, now=db.store.clock)
     content = backup.path.read_bytes()
@@ -90,14 +90,14 @@ def test_a_disk_that_comes_back(db: SessionDB, directory: Path, tmp_path: Path) 
     scenario.fill()
     backup = create_backup(db.provider, directory, now=db.store.clock)
     # In the place of the folder is something that cannot be read.
-    away = tmp_path / "away"
-    shutil.move(directory, away)
+    moved = tmp_path / "moved"
+    shutil.move(directory, moved)
     directory.write_text("")
     erasure = erasure_on(db, directory)
     receipt = erasure.forget(ErasureSubject("user", ANN))
     assert [step.place for step in receipt.pending] == ["backups"]
     directory.unlink()
-    shutil.move(away, directory)
+    shutil.move(moved, directory)
     db.create_session("new", "telegram", user_id=ANN)
     db.append_message("new", "user", "back again")
     new = create_backup(db.provider, directory, now=lambda: db.store.clock() + 60)
@@ -132,7 +132,7 @@ def test_a_backup_that_is_being_made_meanwhile(
 ) -> None:
     """It may be of a state from before; so nothing is called done before it is there."""
     ErasureScenario(db, tmp_path).fill()
-    # Nobody leaves while we wait, so there is nothing to wait for.
+    # The lock is not released while we wait, so waiting is pointless.
     erasure = Erasure(db.store, [BackupPlace(directory, identity(db.provider), patience=0)])
     with lock_backup_directory(directory, 1):
         receipt = erasure.forget(ErasureSubject("user", ANN))
@@ -166,10 +166,10 @@ def test_a_backup_of_a_state_in_which_it_was_begun(
     assert name not in found
 
 
-def test_a_directory_that_nobody_can_write(db: SessionDB, directory: Path, tmp_path: Path) -> None:
-    """Nobody makes a backup there, and there is none that holds anything."""
+def test_a_directory_that_cannot_be_written(db: SessionDB, directory: Path, tmp_path: Path) -> None:
+    """No backup can be made there, so none holds the user's data."""
     ErasureScenario(db, tmp_path).fill()
     directory.mkdir()
-    # What is in the place of the lock keeps it from being taken, whoever asks.
+    # A directory in place of the lock file keeps every process from taking the lock.
     (directory / ".lock").mkdir()
     assert erasure_on(db, directory).forget(ErasureSubject("user", ANN)).status == "done"

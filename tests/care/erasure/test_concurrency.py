@@ -31,7 +31,7 @@ from tests.servers.stores import OpenStore
 
 
 @pytest.mark.fault(
-    "Somebody is forgotten while a turn of theirs runs",
+    "A person is forgotten while their turn runs",
     "The turn is fenced off: it stores and sends nothing more",
 )
 def test_a_turn_that_runs(db: SessionDB, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_turn_that_runs(db: SessionDB, tmp_path: Path) -> None:
 
 
 def test_a_turn_that_runs_in_a_room(db: SessionDB, tmp_path: Path) -> None:
-    """Of a person who is forgotten, it is fenced off; the room goes on with the next."""
+    """The turn of a forgotten person is fenced off; the room continues with the next turn."""
     scenario = ErasureScenario(db, tmp_path)
     scenario.talk(in_room(BOB), "hello", "hello Bob")
     scenario.hear(in_room(ANN), f"a {SECRET}?")
@@ -65,7 +65,7 @@ def test_a_turn_that_runs_in_a_room(db: SessionDB, tmp_path: Path) -> None:
     assert following.input.text == "and me?"
 
 
-def test_a_turn_of_somebody_else_in_a_room(db: SessionDB, tmp_path: Path) -> None:
+def test_a_turn_of_another_user_in_a_room(db: SessionDB, tmp_path: Path) -> None:
     """It runs to its end."""
     scenario = ErasureScenario(db, tmp_path)
     scenario.talk(in_room(ANN), f"a {SECRET}", f"yes, {SECRET}")
@@ -78,7 +78,7 @@ def test_a_turn_of_somebody_else_in_a_room(db: SessionDB, tmp_path: Path) -> Non
 
 
 def test_a_chat_that_holds_its_session(db: SessionDB) -> None:
-    """Somebody at a terminal is in the middle of an answer."""
+    """A terminal is in the middle of an answer."""
     db.create_session("s", "cli")
     db.append_message("s", "user", SECRET)
     lease = db.take_lease("s", "a chat")
@@ -140,12 +140,12 @@ def test_two_at_once(open_store: OpenStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.fault(
-    "A process that forgets somebody is killed, after any write",
-    "The next attempt goes on; nothing of them is left, and nothing of others is missing",
+    "A process that forgets a person is killed after any write",
+    "The next attempt continues; nothing of that person is left, and nothing of others is missing",
 )
 @pytest.mark.slow
 def test_the_plug_is_pulled(store_url: str, tmp_path: Path) -> None:
-    """After any write; the next attempt goes on, and the last one leaves nothing."""
+    """After any write, the next attempt continues, and the last one leaves nothing."""
     with SessionDB.from_url(store_url) as db:
         ErasureScenario(db, tmp_path).fill()
     kills = 0

@@ -40,7 +40,7 @@ def test_a_transcript_that_cannot_be_removed(tmp_path: Path) -> None:
     (tmp_path / "s1.json").mkdir()
     (tmp_path / "s1.jsonl").write_text("x")
     place = TranscriptPlace(tmp_path)
-    # A folder is no transcript.
+    # A folder is not a transcript.
     assert place.remove(MEANT).removed == {"files": 1}
 
 

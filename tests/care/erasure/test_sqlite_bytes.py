@@ -43,7 +43,7 @@ def churn(db: SessionDB) -> None:
     chance = random.Random(7)
     for number in range(60):
         name = f"c{number}"
-        db.create_session(name, "cli", user_id=ANN if number % 2 else "somebody")
+        db.create_session(name, "cli", user_id=ANN if number % 2 else "another user")
         word = SECRET if number % 2 else "nothing"
         for _ in range(chance.randint(1, 6)):
             db.append_message(name, "user", f"{word} " * chance.randint(1, 900))
@@ -52,7 +52,7 @@ def churn(db: SessionDB) -> None:
         if number % 10 == 9:
             db.optimize_search()
         if number % 7 == 0:
-            db.replace_messages(name, [{"role": "user", "content": f"{word} anew"}])
+            db.replace_messages(name, [{"role": "user", "content": f"{word} again"}])
         if number % 5 == 0:
             db.delete_session(name)
 
@@ -82,14 +82,14 @@ def test_a_rollback_journal(tmp_path: Path, path: Path) -> None:
 
 
 @pytest.mark.fault(
-    "Somebody reads a state of the store from before while a person is forgotten",
+    "A reader keeps an earlier state of the store open while a person is forgotten",
     "The receipt says that it is pending; the next attempt leaves no bytes",
     on="sqlite",
 )
 def test_a_reader_of_a_state_from_before(
     scenario: ErasureScenario, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is pending as long as somebody reads, and says so; it ends with the next attempt."""
+    """It stays pending while a reader is open, and says so; the next attempt finishes it."""
     monkeypatch.setattr(sqlite_provider, "_READER_PATIENCE", 0.01)
     scenario.fill()
     erasure = Erasure(scenario.db.store)
@@ -109,7 +109,7 @@ def test_a_reader_of_a_state_from_before(
 def test_a_large_store_is_not_rebuilt_unasked(
     scenario: ErasureScenario, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for minutes unless somebody wants that; what may be left is pending."""
+    """A caller waits for minutes only on request; bytes that may be left are pending."""
     monkeypatch.setattr(sqlite_provider, "_REBUILT_AT_ONCE", 0)
     scenario.fill()
     erasure = Erasure(scenario.db.store)

@@ -60,7 +60,7 @@ def test_a_person(scenario: ErasureScenario) -> None:
 
 
 def test_a_chat(scenario: ErasureScenario) -> None:
-    """A room goes as a whole, whoever wrote there; the people in it stay known."""
+    """A room is erased as a whole, for every sender; the people in it stay known."""
     sessions = scenario.fill()
     receipt = Erasure(scenario.db.store).forget(ErasureSubject("chat", ROOM, "telegram"))
     assert receipt.status == "done"
@@ -72,7 +72,7 @@ def test_a_chat(scenario: ErasureScenario) -> None:
 
 
 def test_a_session(scenario: ErasureScenario) -> None:
-    """With all of its lineage, and what its lane has of it; the lane itself begins anew."""
+    """Erase its lineage and its traces in the lane; the lane starts a new session."""
     sessions = scenario.fill()
     receipt = Erasure(scenario.db.store).forget(ErasureSubject("session", "cont"))
     assert receipt.status == "done"
@@ -101,7 +101,7 @@ def test_another_platform_is_left_alone(scenario: ErasureScenario) -> None:
 
 
 def test_a_summary_that_was_made_of_it(scenario: ErasureScenario) -> None:
-    """Nobody can take a person out of a summary, so it goes; what was taken along, too."""
+    """A person cannot be cut out of a summary, so the summary and its messages are erased."""
     sessions = scenario.fill()
     db = scenario.db
     kept = [
@@ -130,7 +130,7 @@ def test_a_plan_changes_nothing(scenario: ErasureScenario) -> None:
 
 
 def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
-    """They tell what was done, and whoever knows the id can ask for theirs; others read nothing."""
+    """They say what was done, are found by the id of the subject, and name no person."""
     scenario.fill()
     erasure = Erasure(scenario.db.store)
     done = erasure.forget(ErasureSubject("user", ANN))
@@ -142,14 +142,14 @@ def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
     assert step is not None
     assert (step.removed["sessions"], step.removed["lanes"]) == (4, 1)
     assert [s.place for s in done.steps] == ["database", "search index", "store files"]
-    # What only the operator of a server can see to is said there.
+    # The receipt names what only the operator of the server can erase.
     assert done.steps[-1].why == scenario.db.provider.keeps
     assert (done.steps[-1].why is None) == (scenario.db.provider.name == "sqlite")
 
 
 @pytest.mark.parametrize("wrong", [ErasureSubject("user", " "), ErasureSubject("group", "1")])  # type: ignore[arg-type]
 @ONCE
-def test_nobody_is_meant(db: SessionDB, wrong: ErasureSubject) -> None:
+def test_an_invalid_subject(db: SessionDB, wrong: ErasureSubject) -> None:
     with pytest.raises(InvalidInput):
         Erasure(db.store).forget(wrong)
     assert Erasure(db.store).receipts() == []
@@ -161,7 +161,7 @@ def test_no_such_receipt(db: SessionDB) -> None:
 
 
 def test_what_a_lane_says_about_a_session_before(scenario: ErasureScenario) -> None:
-    """It has gone on to another one, and nobody was told yet."""
+    """The lane is in another session, and the user has not been told yet."""
     sessions = scenario.fill()
     key = scenario.sessions.session_key(private(BOB, BOBS_CHAT))
     scenario.sessions.reset_session(key)

@@ -33,7 +33,7 @@ from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.care.repair.report import RepairOptions
 from hermes_sessions.storage.care.repair.file_repair import repair
 folder = Path(sys.argv[1])
-# Whatever is needed is imported now: somebody else may not be allowed to read it.
+# Import everything now: the other user may not be allowed to read the modules.
 warm = folder / "warm.db"
 warm.write_bytes((folder / "store" / "state.db").read_bytes())
 repair(warm, RepairOptions(way="rows"))

@@ -48,9 +48,9 @@ def recovering_tool() -> str:
 
 
 def _version_stamp(binary: bytes) -> int:
-    """Return where the tool says of which version it is: a date, a time, and a hash."""
+    """Return the version that the tool prints: a date, a time, and a hash."""
     import re
 
     found = re.search(rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d [0-9a-f]{60}[0-9a-z]{4}", binary)
-    assert found, "the sqlite3 tool does not say of which version it is"
+    assert found, "the sqlite3 tool does not print its version"
     return found.start()

@@ -186,7 +186,7 @@ def test_a_file_that_was_cut_off(path: Path, way: Way) -> None:
         counted = db.message_count()
         assert db.session_count() == SESSIONS + 1
     assert 0 < counted < ALL
-    # A message of which a part is missing is one of those that were found.
+    # A message with a missing part counts as found.
     assert report.lost_messages in (ALL - counted, ALL - counted + 1)
     assert any(finding.what == "file" for finding in report.findings)
 
@@ -202,7 +202,7 @@ def test_a_table_that_is_listed_twice(path: Path, way: Way) -> None:
         assert db.message_count() == ALL
 
 
-def test_a_damaged_search_index_is_made_anew_in_its_place(path: Path) -> None:
+def test_a_damaged_search_index_is_rebuilt_in_place(path: Path) -> None:
     path.write_bytes(broken("search"))
     inode = path.stat().st_ino
     assert {finding.what for finding in check(path).findings} == {"search"}
@@ -280,7 +280,7 @@ def test_no_file_at_all(path: Path) -> None:
     assert not path.exists()
 
 
-def test_somebody_else_has_it_open(path: Path) -> None:
+def test_another_process_has_it_open(path: Path) -> None:
     path.write_bytes(sound().raw)
     with store_open_elsewhere(path) as pid, pytest.raises(StoreLocked, match=rf"\({pid}\)"):
         repair(path)
@@ -325,8 +325,8 @@ def test_a_run_that_was_killed_leaves_nothing_behind(path: Path) -> None:
     assert not work.exists()
 
 
-def test_a_text_that_is_no_text_any_more(path: Path, way: Way) -> None:
-    """SQLite sees nothing wrong with it; whoever reads it is told, and loses that text alone."""
+def test_a_text_that_is_no_longer_valid_utf8(path: Path, way: Way) -> None:
+    """SQLite calls it sound; the repair reports it, and only that text is lost."""
     wanted = content(2, 3).encode()
     path.write_bytes(sound().raw.replace(wanted, b"\xff" + wanted[1:]))
     with SessionDB(path) as db, pytest.raises(StoreCorrupt, match="hermes repair"):
@@ -346,7 +346,7 @@ def test_a_text_that_is_no_text_any_more(path: Path, way: Way) -> None:
 
 
 def test_zeros_in_the_middle_of_a_text(path: Path) -> None:
-    """SQLite calls that sound: a page that a long text goes on to was overwritten."""
+    """SQLite calls it sound although an overflow page of a long text was overwritten."""
     pages = sound().pages["messages", "overflow"]
     whole = {content(s, n) for s in range(SESSIONS) for n in range(MESSAGES)}
     last = next(p for p in pages if sound().raw[(p - 1) * PAGE : (p - 1) * PAGE + 4] == bytes(4))
@@ -408,7 +408,7 @@ def test_texts_that_the_tool_shortens_are_told(
 
 
 def _root_and_chains(path: Path, table: str) -> tuple[int, list[list[int]]]:
-    """Return the first page of a table, and those on which its long texts go on, row by row."""
+    """Return the first page of a table, and the overflow pages of its long texts, row by row."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     pages = connection.execute(
         "SELECT pagetype, path, pageno FROM dbstat WHERE name = ? ORDER BY path", (table,)
@@ -432,7 +432,7 @@ def test_a_table_whose_name_is_lost(path: Path, way: Way) -> None:
 
 
 def test_a_message_whose_place_is_damaged(path: Path) -> None:
-    """The row can be read, and its number is none that was ever given."""
+    """The row can be read, but its number was never assigned."""
     path.write_bytes(sound().raw)
     connection = apsw.Connection(str(path))
     connection.execute(
@@ -463,7 +463,7 @@ def _write_into_log(path: Path) -> int:
     "It is called damaged, never an empty store",
     on="sqlite",
 )
-def test_a_damaged_log_is_no_absence(path: Path, place: str) -> None:
+def test_a_damaged_log_is_not_a_missing_log(path: Path, place: str) -> None:
     path.write_bytes(sound().raw)
     size = _write_into_log(path)
     log = Path(f"{path}-wal")
@@ -507,7 +507,7 @@ def test_a_file_that_was_emptied_while_everything_is_in_its_log(path: Path) -> N
         assert [m["content"] for m in db.get_messages("new")] == ["only in the log"] * 5
 
 
-def test_a_log_whose_last_write_was_not_finished_is_no_damage(path: Path) -> None:
+def test_a_log_whose_last_write_was_not_finished_is_not_damage(path: Path) -> None:
     path.write_bytes(sound().raw)
     _write_into_log(path)
     log = Path(f"{path}-wal")
