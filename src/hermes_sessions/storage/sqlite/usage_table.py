@@ -1,8 +1,8 @@
-"""Restores the table of token usage after a later Hermes has given it another layout.
+"""Restores the layout of ``session_model_usage`` after a later Hermes rebuilt it.
 
-Hermes 0.19 takes a store for a file of an earlier version, as its documented ``schema_version``
-says, and rebuilds ``session_model_usage`` with a key and times of its own. If one of the rows does
-not fit, it stops there and leaves our table under another name. Nothing of either table is lost.
+Hermes 0.19 reads the documented ``schema_version``, concludes that the file is from an earlier
+version, and rebuilds the table with its own key and time columns. If a row does not fit, it stops
+and leaves our table under another name. The rows of both tables are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, TOKEN_COLU
 from hermes_sessions.storage.sqlite.table_ddl import side_tables
 from hermes_sessions.storage.tables import USAGE
 
-#: Where a rebuild that did not finish has left our table.
+#: The name under which an unfinished rebuild leaves our table.
 _SET_ASIDE: Final = "session_model_usage_v21"
 _COLUMNS: Final = [column.name for column in USAGE.columns]
 _COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
@@ -23,9 +23,13 @@ _Usage = dict[str, Any]
 
 
 def restore_usage_table(tx: WriteTransaction) -> bool:
-    """Give the table our layout again, with the rows of both; return whether it had another.
+    """Rebuild the usage table in our layout with the rows of both tables.
 
-    Columns that other programs added to ours are left alone.
+    Does nothing if the table has all our columns, even when other programs added some. Rows of the
+    same session and route are added up.
+
+    Returns:
+        Whether the table was rebuilt.
     """
     if set(_COLUMNS) <= set(_columns_of(tx, USAGE.name)):
         return False
@@ -48,15 +52,15 @@ def _columns_of(tx: ReadTransaction, table: str) -> list[str]:
 
 
 def _read(tx: ReadTransaction, table: str) -> list[_Usage]:
-    """Return the rows of sessions that exist, in our columns."""
-    found = _columns_of(tx, table)
-    if not found:
+    """Return the usage rows of existing sessions, in our columns; none without the table."""
+    names = _columns_of(tx, table)
+    if not names:
         return []
+    columns = ", ".join(f"u.{name}" for name in names)
     rows = tx.all(
-        f"SELECT s.started_at, {', '.join(f'u.{name}' for name in found)} "
-        f"FROM {table} u JOIN sessions s ON s.id = u.session_id"
+        f"SELECT s.started_at, {columns} FROM {table} u JOIN sessions s ON s.id = u.session_id"
     )
-    return [_usage(found, row) for row in rows]
+    return [_usage(names, row) for row in rows]
 
 
 def _usage(columns: list[str], row: Row) -> _Usage:

@@ -233,7 +233,7 @@ class TestRetention:
             ended(db, clock, name)
         policies = RetentionPolicies(human=ClassLimits(max_count=2))
         assert not db.plan_retention(policies).is_approved
-        with pytest.raises(RetentionNotApproved, match="nobody has agreed"):
+        with pytest.raises(RetentionNotApproved, match="have not been approved yet"):
             db.run_retention(policies)
         approved(db, human=ClassLimits(max_count=2))
         assert db.plan_retention(policies).is_approved
