@@ -64,11 +64,11 @@ def said(db: SessionDB, session_id: str = "s") -> list[tuple[str, Any]]:
 
 
 def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
-    keeping.keep(SpooledMessage("s", "cli", message("One"), "m-1", "Be kind.", "u"))
+    spool = ChatSpool(tmp_path / "spool")
+    spool.append(SpooledMessage("s", "cli", message("One"), "m-1", "Be kind.", "u"))
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    keeping.keep(SpooledMessage("s", "cli", message("Two", "assistant", tool_calls=calls), "m-1"))
-    assert keeping.store_all(db) == 2
+    spool.append(SpooledMessage("s", "cli", message("Two", "assistant", tool_calls=calls), "m-1"))
+    assert spool.store_all(db) == 2
     session = db.get_session("s")
     assert session is not None
     assert (session["model"], session["system_prompt"], session["user_id"]) == (
@@ -85,28 +85,28 @@ def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) 
 
 def test_what_was_stored_after_all_is_not_stored_twice(db: SessionDB, tmp_path: Path) -> None:
     """The answer of the database got lost, and not the message."""
-    keeping = ChatSpool(tmp_path / "spool")
+    spool = ChatSpool(tmp_path / "spool")
     one = message("One")
     db.create_session("s", "cli")
     db.append_message("s", **one)
-    keeping.keep(SpooledMessage("s", "cli", one))
-    assert keeping.store_all(db) == 1
+    spool.append(SpooledMessage("s", "cli", one))
+    assert spool.store_all(db) == 1
     assert said(db) == [("user", "One")]
     # Nor if the conversation has continued in another session.
     db.continue_session("s", "t", [{"role": "user", "content": "Sum"}])
-    keeping.keep(SpooledMessage("s", "cli", one))
-    keeping.store_all(db)
+    spool.append(SpooledMessage("s", "cli", one))
+    spool.store_all(db)
     assert (said(db), said(db, "t")) == ([("user", "One")], [("user", "Sum")])
-    keeping.keep(SpooledMessage("s", "cli", message("Two")))
-    keeping.store_all(db)
+    spool.append(SpooledMessage("s", "cli", message("Two")))
+    spool.store_all(db)
     assert said(db, "t") == [("user", "Sum"), ("user", "Two")]
 
 
 def test_a_process_that_dies_while_it_stores(db: SessionDB, tmp_path: Path) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
+    spool = ChatSpool(tmp_path / "spool")
     for text in ("One", "Two", "Three"):
-        keeping.keep(SpooledMessage("s", "cli", message(text)))
-    keeping.close()
+        spool.append(SpooledMessage("s", "cli", message(text)))
+    spool.close()
     arguments = [str(tmp_path / "spool"), str(tmp_path / "state.db")]
     done = subprocess.run([sys.executable, "-c", DIES_AFTER_STORING, *arguments], check=False)
     assert done.returncode == 9
@@ -120,9 +120,9 @@ def test_a_process_that_dies_while_it_stores(db: SessionDB, tmp_path: Path) -> N
 def test_while_the_store_is_away_everything_stays(
     db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
+    spool = ChatSpool(tmp_path / "spool")
     for text in ("One", "Two"):
-        keeping.keep(SpooledMessage("s", "cli", message(text)))
+        spool.append(SpooledMessage("s", "cli", message(text)))
 
     def away(*_args: object, **_options: object) -> None:
         raise StoreLocked("database is locked")
@@ -130,46 +130,46 @@ def test_while_the_store_is_away_everything_stays(
     with monkeypatch.context() as patched:
         patched.setattr(db, "append_message", away)
         with pytest.raises(StoreLocked):
-            keeping.store_all(db)
-    assert keeping.waiting == 2
-    assert keeping.store_all(db) == 2
+            spool.store_all(db)
+    assert spool.waiting == 2
+    assert spool.store_all(db) == 2
 
 
 def test_a_conversation_with_a_running_turn(db: SessionDB, tmp_path: Path) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
+    spool = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "another chat", ttl=60)
-    keeping.keep(SpooledMessage("s", "cli", message("One")))
+    spool.append(SpooledMessage("s", "cli", message("One")))
     with pytest.raises(ConversationHeld, match="another chat"):
-        keeping.store_all(db)
-    assert keeping.waiting == 1
+        spool.store_all(db)
+    assert spool.waiting == 1
     db.release_lease(lease)
-    assert keeping.store_all(db) == 1
+    assert spool.store_all(db) == 1
 
 
 def test_a_turn_that_could_not_release_its_lease_blocks_no_other(
     db: SessionDB, tmp_path: Path
 ) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
+    spool = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "a chat that lost its store", ttl=60)
-    keeping.keep(SpooledMessage("s", "cli", message("One"), fence=lease.token))
-    assert keeping.store_all(db) == 1
+    spool.append(SpooledMessage("s", "cli", message("One"), fence=lease.token))
+    assert spool.store_all(db) == 1
     # But a later holder keeps its lease.
     other = db.take_lease("s", "another chat", ttl=60)
-    keeping.keep(SpooledMessage("s", "cli", message("Two"), fence=lease.token))
+    spool.append(SpooledMessage("s", "cli", message("Two"), fence=lease.token))
     with pytest.raises(ConversationHeld, match="another chat"):
-        keeping.store_all(db)
+        spool.store_all(db)
     held = db.lease_of("s")
     assert held is not None
     assert held.token == other.token
 
 
 def test_what_can_never_be_stored_is_put_aside(db: SessionDB, tmp_path: Path) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
-    keeping.keep(SpooledMessage("s", "cli", message("x" * (9 * 1024 * 1024))))
-    keeping.keep(SpooledMessage("s", "cli", message("Two")))
-    assert (keeping.store_all(db), keeping.refused) == (1, 1)
+    spool = ChatSpool(tmp_path / "spool")
+    spool.append(SpooledMessage("s", "cli", message("x" * (9 * 1024 * 1024))))
+    spool.append(SpooledMessage("s", "cli", message("Two")))
+    assert (spool.store_all(db), spool.refused) == (1, 1)
     assert said(db) == [("user", "Two")]
     (aside,) = (tmp_path / "spool").glob("*.refused")
     assert "over the limit" in aside.read_text()
@@ -179,8 +179,8 @@ def test_what_can_never_be_stored_is_put_aside(db: SessionDB, tmp_path: Path) ->
 def test_a_store_that_cannot_take_it_does_not_refuse_it(
     db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
 ) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
-    keeping.keep(SpooledMessage("s", "cli", message("One")))
+    spool = ChatSpool(tmp_path / "spool")
+    spool.append(SpooledMessage("s", "cli", message("One")))
 
     def fail(*_args: object, **_options: object) -> None:
         raise failure("not now")
@@ -188,17 +188,17 @@ def test_a_store_that_cannot_take_it_does_not_refuse_it(
     with monkeypatch.context() as patched:
         patched.setattr(db, "append_message", fail)
         with pytest.raises(failure):
-            keeping.store_all(db)
-    assert (keeping.waiting, keeping.refused) == (1, 0)
-    assert keeping.store_all(db) == 1
+            spool.store_all(db)
+    assert (spool.waiting, spool.refused) == (1, 0)
+    assert spool.store_all(db) == 1
     assert said(db) == [("user", "One")]
 
 
 def test_what_a_later_version_kept_is_put_aside(db: SessionDB, tmp_path: Path) -> None:
-    keeping = ChatSpool(tmp_path / "spool")
-    keeping.keep(SpooledMessage("s", "cli", message("One", mood="good")))
-    keeping.keep(SpooledMessage("s", "cli", message("Two")))
-    assert keeping.store_all(db) == 1
+    spool = ChatSpool(tmp_path / "spool")
+    spool.append(SpooledMessage("s", "cli", message("One", mood="good")))
+    spool.append(SpooledMessage("s", "cli", message("Two")))
+    assert spool.store_all(db) == 1
     assert said(db) == [("user", "Two")]
     (aside,) = (tmp_path / "spool").glob("*.unreadable")
     assert '"mood": "good"' in aside.read_text()

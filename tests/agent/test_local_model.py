@@ -16,7 +16,7 @@ from hermes_sessions.agent.clients.local_model import (
     LlamaEngine,
     LocalClient,
     fetch,
-    fitting,
+    fit_messages,
     is_installed,
     request_body,
     weights_path,
@@ -183,10 +183,10 @@ def test_a_conversation_with_tools_becomes_a_plain_one() -> None:
 def test_the_end_of_a_long_conversation_is_kept() -> None:
     messages = [{"role": "system", "content": "s" * 30}]
     messages += [{"role": "user", "content": str(number) * 60} for number in range(10)]
-    kept = fitting(messages, 70)
+    kept = fit_messages(messages, 70)
     assert [message["content"][0] for message in kept] == ["s", "7", "8", "9"]
-    assert fitting(messages, 1) == messages[-1:]
-    assert fitting([], 70) == []
+    assert fit_messages(messages, 1) == messages[-1:]
+    assert fit_messages([], 70) == []
 
 
 def test_fetching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_the_real_model() -> None:
 
 
 def test_an_installer_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_installer, "_LONGEST", 0.1)
+    monkeypatch.setattr(package_installer, "_TIMEOUT", 0.1)
     monkeypatch.setattr(package_installer, "command_for", lambda _lock: ("sleep", "600"))
     status, said = package_installer.install(tmp_path / "lock")
     assert status

@@ -110,10 +110,10 @@ def test_what_other_chats_left_stays_for_them(
     from hermes_sessions.config import load_settings
 
     place = chat_spool_directory(hermes.home, load_settings(hermes.home, {}).sessiondb)
-    keeping = ChatSpool(place)
+    spool = ChatSpool(place)
     message = {"role": "user", "content": "waits", "external_id": "1", "timestamp": 1.0}
-    keeping.keep(SpooledMessage("s", "cli", message))
-    keeping.close()
+    spool.append(SpooledMessage("s", "cli", message))
+    spool.close()
     model.add(streamed("Hi"), streamed("A title"))
     assert hermes.run("--incognito", "-q", "Hello", env=hermes.environ(**environ)).code == 0
     assert found_in(chat_spool_root(hermes.home), ["waits"]) != []

@@ -137,14 +137,14 @@ def test_a_file_of_the_living(tmp_path: Path) -> None:
         receipt = erasure.forget(ErasureSubject("user", "ann"))
         assert [step.place for step in receipt.pending] == ["spools"]
         assert len(ErasureReceipts(db.store).pending_targets()) == 1
-        is_forgotten = ErasureFilter(db.store)
-        assert is_forgotten(spooled("ann", "x"))
-        assert not is_forgotten(spooled("bob", "x"))
+        is_erased = ErasureFilter(db.store)
+        assert is_erased(spooled("ann", "x"))
+        assert not is_erased(spooled("bob", "x"))
         # Sent later, or at an unknown time: it is not lost.
-        assert not is_forgotten(spooled("ann", "x", 11.0))
-        assert not is_forgotten(spooled("ann", "x", None))
+        assert not is_erased(spooled("ann", "x", 11.0))
+        assert not is_erased(spooled("ann", "x", None))
         stored: list[str] = []
-        living.replay(lambda m: None if is_forgotten(m) else stored.append(m.text))
+        living.replay(lambda m: None if is_erased(m) else stored.append(m.text))
         assert stored == ["hello"]
         assert erasure.resume(receipt.id).status == "done"
         assert ErasureReceipts(db.store).pending_targets() == []

@@ -58,10 +58,10 @@ def test_an_end_is_noticed_once(lifecycle: LifecycleHarness) -> None:
     outbox = Outbox(lifecycle.db.store, lifecycle.engine.namespace)
     pending_replies = PendingReplies(lifecycle.db.store)
     pending_replies.add(say(lifecycle, "Hello"))
-    assert not pending_replies.look()
+    assert not pending_replies.has_ended()
     answer(lifecycle, outbox)
-    assert pending_replies.look()
-    assert not pending_replies.look()
+    assert pending_replies.has_ended()
+    assert not pending_replies.has_ended()
 
 
 def test_what_runs_or_ended_here_is_not_looked_for(
@@ -74,11 +74,11 @@ def test_what_runs_or_ended_here_is_not_looked_for(
         pending_replies.add(each)
     here.add(item_id)
     pending_replies.ended([ended_here])
-    monkeypatch.setattr(PendingReplies, "_going_on", _asked)
-    assert not pending_replies.look()
+    monkeypatch.setattr(PendingReplies, "_unfinished", _asked)
+    assert not pending_replies.has_ended()
     here.clear()
     with pytest.raises(AssertionError, match="was asked"):
-        pending_replies.look()
+        pending_replies.has_ended()
 
 
 def _asked(*_: object) -> set[int]:
@@ -91,8 +91,8 @@ def test_many_are_asked_for_in_parts(lifecycle: LifecycleHarness) -> None:
     for each in range(item_id, item_id + 1_200):
         pending_replies.add(each)
     # Those that are not known have ended, too.
-    assert pending_replies.look()
-    assert not pending_replies.look()
+    assert pending_replies.has_ended()
+    assert not pending_replies.has_ended()
 
 
 async def until(is_so: Callable[[], Any]) -> None:
@@ -114,7 +114,7 @@ def test_a_reply_that_another_gateway_wrote_is_sent_without_being_woken(
         looked.append(True)
         if failures:
             raise failures.pop()
-        return pending_replies.look()
+        return pending_replies.has_ended()
 
     async def scenario() -> None:
         room = FakeAdapter()

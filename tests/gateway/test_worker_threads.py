@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hermes_sessions.gateway.worker_threads import WorkerThreads
+from hermes_sessions.gateway.worker_pool import WorkerThreads
 from tests.gateway.harness import PATIENCE
 
 NAME = "threads under test"

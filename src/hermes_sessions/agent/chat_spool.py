@@ -44,7 +44,7 @@ STORE_UNAVAILABLE_ERRORS: Final = (
     UnsafeStore,
 )
 #: Seconds for which a conversation is locked while a message is added to it.
-_HELD: Final = 30.0
+_LEASE_SECONDS: Final = 30.0
 _HOLDER: Final = "a chat that stores spooled messages"
 #: The fields that a message may have; a later version may have written others.
 _PARAMETERS: Final = frozenset(inspect.signature(SessionDB.append_message).parameters) - {
@@ -126,13 +126,13 @@ class ChatSpool:
         """
         return self._spool.adopt()
 
-    def keep(self, kept: SpooledMessage) -> None:
+    def append(self, message: SpooledMessage) -> None:
         """Write a message to disk and return when it is safe there.
 
         Raises:
             OSError: the message was not written.
         """
-        self._spool.append(kept)
+        self._spool.append(message)
 
     def store_all(self, db: SessionDB) -> int:
         """Store the waiting messages in order; return how many. Messages that can never be stored
@@ -144,7 +144,7 @@ class ChatSpool:
             OSError: the spool cannot be read or written; the rest keeps waiting.
         """
         refused = self.refused
-        done = self._spool.replay(lambda kept: self._store(db, kept))
+        done = self._spool.replay(lambda spooled: self._store(db, spooled))
         return done - (self.refused - refused)
 
     @property
@@ -156,36 +156,36 @@ class ChatSpool:
         """Release the file; messages left in it are stored at the next start."""
         self._spool.close()
 
-    def _store(self, db: SessionDB, kept: SpooledMessage) -> None:
+    def _store(self, db: SessionDB, spooled: SpooledMessage) -> None:
         try:
-            _add(db, kept)
+            _store_message(db, spooled)
         except (ConversationHeld, StaleFence):
             raise
         except (InvalidInput, NotFound, ConstraintViolated) as error:
             # The store rejects this message, not its state. Later messages must not wait for it.
-            self._spool.put_aside(kept, error)
+            self._spool.put_aside(spooled, error)
             self.refused += 1
 
 
-def _add(db: SessionDB, kept: SpooledMessage) -> None:
-    if db.get_session(kept.session_id) is None:
+def _store_message(db: SessionDB, spooled: SpooledMessage) -> None:
+    if db.get_session(spooled.session_id) is None:
         db.create_session(
-            kept.session_id,
-            kept.source,
-            model=kept.model,
-            system_prompt=kept.system_prompt,
-            user_id=kept.user_id,
-            started_at=kept.message.get("timestamp"),
+            spooled.session_id,
+            spooled.source,
+            model=spooled.model,
+            system_prompt=spooled.system_prompt,
+            user_id=spooled.user_id,
+            started_at=spooled.message.get("timestamp"),
         )
-    target = db.get_compression_tip(kept.session_id)
-    if db.has_external_id(kept.session_id, kept.message["external_id"]):
+    target = db.get_compression_tip(spooled.session_id)
+    if db.has_external_id(spooled.session_id, spooled.message["external_id"]):
         return  # It was stored before the connection broke, then the session was compacted.
-    if kept.fence is not None:
+    if spooled.fence is not None:
         # The turn that held this lease could not release it, and is over.
-        db.release_lease(Lease(target, target, kept.fence, _HOLDER, None, 0.0))
-    lease = db.take_lease(target, _HOLDER, ttl=_HELD)
+        db.release_lease(Lease(target, target, spooled.fence, _HOLDER, None, 0.0))
+    lease = db.take_lease(target, _HOLDER, ttl=_LEASE_SECONDS)
     try:
-        db.append_message(target, **kept.message, fence=lease.token)
+        db.append_message(target, **spooled.message, fence=lease.token)
     finally:
         db.release_lease(lease)
 

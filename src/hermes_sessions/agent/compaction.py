@@ -30,8 +30,8 @@ from hermes_sessions.storage.sessiondb import SessionDB
 #: The share of the context that may be used before a session is compacted automatically.
 COMPACT_ABOVE: Final = 0.8
 #: At most this many messages at the end are copied, with at most this many characters.
-_KEPT: Final = 6
-_KEPT_CHARACTERS: Final = 6_000
+_COPIED_MESSAGES: Final = 6
+_COPIED_CHARACTERS: Final = 6_000
 #: Longer messages are shortened to this many characters before the model summarises them.
 _EXCERPT: Final = 2_000
 _CHARACTERS_PER_TOKEN: Final = 4
@@ -99,7 +99,7 @@ def compact(
         raise CompactionBusy(f"{other} is compacting this session now. Try again in a moment.")
     try:
         history = db.get_messages_as_conversation(session_id)
-        kept = _kept(history)
+        kept = _messages_to_copy(history)
         rest = history[: len(history) - len(kept)]
         if not rest:
             raise InvalidInput("The session is too short to compact.")
@@ -160,7 +160,7 @@ def _transcript(messages: Sequence[Mapping[str, Any]], room: int) -> str:
     return "\n\n".join(reversed(lines))
 
 
-def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _messages_to_copy(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the messages to copy: the last ones, from a user message on, so that every tool call
     keeps its result.
 
@@ -170,11 +170,11 @@ def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     start, last = len(history), len(history) - 1
     half = sum(len(_text(message)) for message in history) // 2
     characters = 0
-    for place in range(last, max(0, last - _KEPT), -1):
+    for place in range(last, max(0, last - _COPIED_MESSAGES), -1):
         characters += len(_text(history[place]))
         is_user = history[place].get("role") == "user"
         is_waiting = is_user and place == last
-        if characters > (_KEPT_CHARACTERS if is_waiting else min(_KEPT_CHARACTERS, half)):
+        if characters > (_COPIED_CHARACTERS if is_waiting else min(_COPIED_CHARACTERS, half)):
             break
         if is_user:
             start = place

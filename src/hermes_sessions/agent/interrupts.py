@@ -16,28 +16,28 @@ class Interrupt(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._guard = threading.Lock()
-        self._endings: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def set(self) -> None:
         """Interrupt; further calls have no effect."""
         super().set()
         with self._guard:
-            endings = list(self._endings)
-        for end in endings:
+            callbacks = list(self._callbacks)
+        for end in callbacks:
             _end(end)
 
     @contextmanager
     def ending(self, end: Callable[[], None]) -> Iterator[None]:
         """Call *end* if the event is set during the block, or at once if it is set already."""
         with self._guard:
-            self._endings.append(end)
+            self._callbacks.append(end)
         try:
             if self.is_set():
                 _end(end)
             yield
         finally:
             with self._guard:
-                self._endings.remove(end)
+                self._callbacks.remove(end)
 
 
 def _end(end: Callable[[], None]) -> None:

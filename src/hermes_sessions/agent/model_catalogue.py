@@ -28,7 +28,7 @@ class KnownProvider:
         self._like: list[str] = facts["like"]
         self._models: list[tuple[list[str], list[list[Any]], int | None]] = facts["models"]
 
-    def is_at(self, address: str) -> bool:
+    def serves(self, address: str) -> bool:
         """Tell whether this provider serves a URL, given in lower case."""
         return self._address.match(address) is not None
 
@@ -46,7 +46,7 @@ class KnownProvider:
         # Some gateways write 20250807 where the provider writes 2025-08-07.
         for written in dict.fromkeys((name, _COMPACT_DATE.sub(r"-\1-\2-\3", name))):
             for names, rows, context in self._models:
-                if _is_called(names, written):
+                if _matches(names, written):
                     return rows, context
         for other in self._like:
             found = _providers()[other]._find(name) if other in _providers() else None
@@ -58,7 +58,7 @@ class KnownProvider:
 def provider_at(base_url: str) -> KnownProvider | None:
     """Return the provider that serves a URL; None if the catalogue has none."""
     address = base_url.strip().lower()
-    return next((each for each in _providers().values() if each.is_at(address)), None)
+    return next((each for each in _providers().values() if each.serves(address)), None)
 
 
 def catalogue_version() -> str:
@@ -67,7 +67,7 @@ def catalogue_version() -> str:
     return version
 
 
-def _is_called(names: Iterable[str], name: str) -> bool:
+def _matches(names: Iterable[str], name: str) -> bool:
     for known in names:
         if known.startswith("/"):
             if re.search(known[1:-1], name):

@@ -15,17 +15,17 @@ from hermes_sessions.config.paths import process_environment
 Run = Callable[[Sequence[str], dict[str, str]], tuple[int, str]]
 
 #: Settings of pip that would install into another place.
-_MISLEADING: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
+_TARGET_SETTINGS: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
 _LINES_SHOWN: Final = 5
 #: The time limit of an installation, for slow connections.
-_LONGEST: Final = 3600.0
+_TIMEOUT: Final = 3600.0
 
 
 def install(lock: Path, run: Run | None = None) -> tuple[int, str]:
     """Install exactly the packages of *lock*; return the installer's exit status and the end of its
     output. Retrying is safe.
     """
-    environment = {k: v for k, v in process_environment().items() if k not in _MISLEADING}
+    environment = {k: v for k, v in process_environment().items() if k not in _TARGET_SETTINGS}
     status, output = (run or _run)(command_for(lock), environment)
     importlib.invalidate_caches()
     return status, "\n".join(output.strip().splitlines()[-_LINES_SHOWN:])
@@ -50,8 +50,8 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]
             text=True,
             errors="replace",
             check=False,
-            timeout=_LONGEST,
+            timeout=_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        return 1, f"The installation did not finish within {_LONGEST / 60:.0f} minutes."
+        return 1, f"The installation did not finish within {_TIMEOUT / 60:.0f} minutes."
     return result.returncode, result.stdout

@@ -252,7 +252,7 @@ class Agent:
                 yield Ended("failed", error)
                 return
             except (KeyboardInterrupt, GeneratorExit):
-                step.keep_what_was_said()
+                step.store_partial_answer()
                 raise
             if interrupt.is_set():
                 yield Ended("interrupted")
@@ -298,8 +298,8 @@ class _Step:
         self._agent = agent
         self._session_id = session_id
         self._interrupt = interrupt
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
         self.reply: Reply | None = None
         self._calls: list[ToolCall] = []
 
@@ -324,17 +324,17 @@ class _Step:
                         reply = event
                         break
                     if isinstance(event, TextPiece):
-                        self._said.append(event.text)
+                        self._text.append(event.text)
                     elif isinstance(event, ReasoningPiece):
-                        self._thought.append(event.text)
+                        self._reasoning.append(event.text)
                     yield event
                     if self._interrupt.is_set():
                         break
         except ModelError:
-            self.keep_what_was_said("error")
+            self.store_partial_answer("error")
             raise
         if reply is None:
-            self.keep_what_was_said()
+            self.store_partial_answer()
             return
         yield self._store(reply)
         yield Answered(reply)
@@ -353,8 +353,8 @@ class _Step:
         )
         self.reply = reply
         self._calls = list(reply.tool_calls)
-        self._said.clear()
-        self._thought.clear()
+        self._text.clear()
+        self._reasoning.clear()
         agent = self._agent
         record_call_usage(agent.db, self._session_id, reply, agent.asked_model, agent.pricing)
         return Stored(message_id, "assistant")
@@ -382,12 +382,12 @@ class _Step:
         for call in list(self._calls):
             self._store_result(call, result)
 
-    def keep_what_was_said(self, finish_reason: str = "interrupted") -> None:
+    def store_partial_answer(self, finish_reason: str = "interrupted") -> None:
         """Store a partial answer, and a result for each tool call that has none."""
-        text, thought = "".join(self._said), "".join(self._thought)
+        text, thought = "".join(self._text), "".join(self._reasoning)
         if text or thought:
-            self._said.clear()
-            self._thought.clear()
+            self._text.clear()
+            self._reasoning.clear()
             self._agent.append(
                 self._session_id,
                 "assistant",

@@ -30,7 +30,7 @@ class ActiveTurn:
     #: The time of its last activity.
     active_at: float = field(init=False)
     #: The time when the user was last told that it is running.
-    told_at: float = field(init=False)
+    notified_at: float = field(init=False)
     #: Whether the user was warned that nothing happens.
     warned: bool = False
     #: It has produced its answer, which may be visible before this process has finished it. The
@@ -41,12 +41,12 @@ class ActiveTurn:
     #: Mailbox items that it includes after its next tool.
     steered: list[int] = field(default_factory=list)
     #: Mailbox items that it has included.
-    taken_up: list[int] = field(default_factory=list)
+    included_items: list[int] = field(default_factory=list)
     #: Mailbox items whose effect on it is decided.
     seen: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.began_at = self.active_at = self.told_at = self.stopwatch()
+        self.began_at = self.active_at = self.notified_at = self.stopwatch()
 
     def note_activity(self) -> None:
         """Record activity: the turn is not stuck."""
@@ -66,7 +66,7 @@ class ActiveTurn:
     @property
     def item_ids(self) -> tuple[int, ...]:
         """The mailbox items that it answers, as far as known."""
-        return (*self.taken.input.item_ids, *self.taken_up)
+        return (*self.taken.input.item_ids, *self.included_items)
 
 
 def overdue(
@@ -96,8 +96,8 @@ def long_running(turns: Iterable[ActiveTurn], *, every: float) -> list[tuple[Act
     found = []
     for turn in turns:
         now = turn.stopwatch()
-        if 0 < every <= now - turn.told_at and not turn.warned and _is_running(turn):
-            turn.told_at = now
+        if 0 < every <= now - turn.notified_at and not turn.warned and _is_running(turn):
+            turn.notified_at = now
             found.append((turn, int(turn.age // 60)))
     return found
 

@@ -11,7 +11,7 @@ from typing import Final
 from hermes_sessions.agent.clients.model_selection import ChosenModel, choose_model
 from hermes_sessions.agent.clients.port import ModelError
 from hermes_sessions.agent.compaction import compact, estimated_tokens, is_nearly_full
-from hermes_sessions.agent.title_generator import title_session
+from hermes_sessions.agent.title_generator import TitleQueue, title_session
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.config.gateway_config import GatewayConfig
@@ -35,7 +35,6 @@ from hermes_sessions.gateway.runner import Gateway
 from hermes_sessions.gateway.slash_commands import GatewayCommands, run_command_turn
 from hermes_sessions.gateway.spool_erasure import ErasureFilter
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
-from hermes_sessions.gateway.title_queue import TitleQueue
 from hermes_sessions.gateway.turn_runner import FinalTurn, TurnRunner
 from hermes_sessions.gateway.worker_pool import WorkerPool
 from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
@@ -56,7 +55,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 logger = Logger(__name__)
 
 #: Heartbeats in the lifetime of a lease: some may fail.
-BEATS: Final = 6
+HEARTBEATS_PER_LEASE: Final = 6
 #: The limit of the store's caches in bytes, over all its connections.
 _STORE_MEMORY: Final = 16 * 2**20
 _NOTHING_ENABLED: Final = (
@@ -146,7 +145,7 @@ class _GatewayBuilder:
         self._agent = agent
         self._version = version
         self._lease_seconds = settings.gateway.lease_seconds
-        self._beat_seconds = self._lease_seconds / BEATS
+        self._beat_seconds = self._lease_seconds / HEARTBEATS_PER_LEASE
         self._mailboxes = Mailboxes(store.engine)
         self._outbox = Outbox(store.engine.store, store.config.namespace)
         self._stuck = StuckLanes(store, self._outbox)
@@ -218,7 +217,7 @@ class _GatewayBuilder:
             self._outbox,
             self._adapters,
             lambda: self._process.id,
-            has_ended_elsewhere=self._pending_replies.look,
+            has_ended_elsewhere=self._pending_replies.has_ended,
             on_outcome=lambda outgoing, outcome: gateway_metrics.delivery(
                 outgoing.platform, outcome
             ),
@@ -264,7 +263,7 @@ class _GatewayBuilder:
             show=self._drafts.show,
             sent=self._sent,
             prepare=self._prepare,
-            afterwards=self._titling.ask,
+            on_answered=self._titling.ask,
             run_command=partial(run_command_turn, self._store),
             ended=self._gateway_metrics.turn,
         )
@@ -320,7 +319,7 @@ class _GatewayBuilder:
                 sent=self._sent,
             ),
             say=self._say,
-            is_forgotten=ErasureFilter(store),
+            is_erased=ErasureFilter(store),
             health=self._gateway_metrics.health,
         )
 

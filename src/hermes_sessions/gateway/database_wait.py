@@ -27,9 +27,9 @@ logger = Logger(__name__)
 
 _LONGEST_PAUSE: Final = 10.0
 #: Seconds between log messages while it waits.
-_SAID_EVERY: Final = 300.0
+_LOG_EVERY: Final = 300.0
 #: Errors that waiting does not resolve.
-_LASTING: Final = (StoreRefused, StoreMissing, StoreReadOnly, DiskFull, StoreIOError)
+_PERMANENT_ERRORS: Final = (StoreRefused, StoreMissing, StoreReadOnly, DiskFull, StoreIOError)
 
 
 def should_wait(error: StoreError, settings: Settings) -> bool:
@@ -39,7 +39,7 @@ def should_wait(error: StoreError, settings: Settings) -> bool:
     return (
         settings.sessiondb.store_file is None
         and isinstance(error, StoreUnavailable)
-        and not isinstance(error, _LASTING)
+        and not isinstance(error, _PERMANENT_ERRORS)
     )
 
 
@@ -53,7 +53,7 @@ class WaitingGateway:
         self.gateway_metrics.require("database", lambda: self.gateway_metrics.store().state.value)
         self._probes = next((each for each in adapters.values() if each.has_probes), None)
         self._failures = 0
-        self._said_at = -_SAID_EVERY
+        self._logged_at = -_LOG_EVERY
 
     def status(self) -> dict[str, object]:
         """Return the status for the status socket."""
@@ -82,8 +82,8 @@ class WaitingGateway:
     def failed(self, error: StoreError) -> float:
         """Record a failed attempt; return the seconds until the next one."""
         self.gateway_metrics.health.failed(error)
-        if time.monotonic() >= self._said_at + _SAID_EVERY:
-            self._said_at = time.monotonic()
+        if time.monotonic() >= self._logged_at + _LOG_EVERY:
+            self._logged_at = time.monotonic()
             logger.warning("the gateway waits for its database: %s", error)
         self._failures += 1
         return min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)

@@ -73,12 +73,12 @@ class Handoffs:
                 session_id, f"No home channel: set platforms.{platform}.home_channel first."
             )
             return False
-        source = self._source_before(platform, home)
+        source = self._last_source(platform, home)
         if source is None:
             chat_type = self._chat_type_of(platform, home.chat_id)
             if chat_type is None:
                 return False  # Wait until the platform has reported it.
-            source = self._source_to_come(platform, home, chat_type)
+            source = self._expected_source(platform, home, chat_type)
         if source is None:
             self._store.db.fail_handoff(session_id, _NO_USER_YET.format(platform=platform))
             return False
@@ -90,7 +90,7 @@ class Handoffs:
         self._outbox.put(reply_to(target, f"Continuing here: {title}"))
         return True
 
-    def _source_before(self, platform: str, home: HomeChannel) -> SessionSource | None:
+    def _last_source(self, platform: str, home: HomeChannel) -> SessionSource | None:
         """Return the source of the last message in the home channel."""
         for entry in self._store.list_sessions():
             origin = entry.origin
@@ -102,7 +102,7 @@ class Handoffs:
                 return origin
         return None
 
-    def _source_to_come(
+    def _expected_source(
         self, platform: str, home: HomeChannel, chat_type: str
     ) -> SessionSource | None:
         """Return the source of future messages in the home channel; None if it depends on the

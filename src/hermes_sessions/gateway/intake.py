@@ -63,7 +63,7 @@ class Intake:
     #: Sends a reply to the chat of a message whose sender does not wait any more.
     say: Callable[[Inbound, str], None]
     #: Tells whether a spooled message must not be stored any more, because its sender was erased.
-    is_forgotten: Callable[[Inbound], bool] = lambda _inbound: False
+    is_erased: Callable[[Inbound], bool] = lambda _inbound: False
     #: The health of the store, as of the last write.
     health: HealthWatch = field(default_factory=HealthWatch)
     _acknowledged: dict[str, float] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Intake:
         return number
 
     def _store_spooled(self, inbound: Inbound) -> None:
-        if self.is_forgotten(inbound):
+        if self.is_erased(inbound):
             return
         if not self.authorisation.may_talk(inbound.source, inbound.roles):
             # The access of a sender whose message was set aside may be unknown.
@@ -215,7 +215,7 @@ class Intake:
             words = _FULL.format(depth=put.depth)
             return Receipt("refused", reply=words, session_key=key, reason="full")
         lane_id = self._lane_id(inbound)
-        busy = self.pool.arrived(
+        busy = self.pool.apply_busy_mode(
             lane_id,
             put.item_id,
             self.store.config.busy_input_mode,

@@ -186,7 +186,7 @@ class ProgressHub:
                 else:
                     self._remember_running(item_id, progress)
         if queues and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_give, queues, progress)
+            self._loop.call_soon_threadsafe(_put, queues, progress)
 
     def _remember_running(self, item_id: int, progress: Progress) -> None:
         told = self._running.setdefault(item_id, [])
@@ -246,7 +246,7 @@ class ProgressHub:
                     del self._watchers[item_id]
 
 
-def _give(queues: list[asyncio.Queue[Progress]], progress: Progress) -> None:
+def _put(queues: list[asyncio.Queue[Progress]], progress: Progress) -> None:
     for queue in queues:
         if progress.kind == "ended" or queue.qsize() < _MOST_WAITING:
             queue.put_nowait(progress)
@@ -258,7 +258,7 @@ def _give(queues: list[asyncio.Queue[Progress]], progress: Progress) -> None:
 # messages that it received, and only while there are any.
 
 #: Only this many of the latest messages are polled.
-_MAX_OUTSTANDING: Final = 5_000
+_MAX_PENDING: Final = 5_000
 #: The most messages in one query.
 _AT_ONCE: Final = 500
 
@@ -281,7 +281,7 @@ class PendingReplies:
         """Wait for the outcome of a message."""
         with self._lock:
             self._item_ids[item_id] = None
-            if len(self._item_ids) > _MAX_OUTSTANDING:
+            if len(self._item_ids) > _MAX_PENDING:
                 self._item_ids.popitem(last=False)
 
     def ended(self, item_ids: Iterable[int]) -> None:
@@ -290,7 +290,7 @@ class PendingReplies:
             for item_id in item_ids:
                 self._item_ids.pop(item_id, None)
 
-    def look(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether a message has ended since, in any process: its reply, if any, is in the
         outbox. The store is not asked while no message is waited for.
 
@@ -302,12 +302,12 @@ class PendingReplies:
             waited_for = [item_id for item_id in self._item_ids if item_id not in here]
         if not waited_for:
             return False
-        going_on = self._going_on(waited_for)
+        going_on = self._unfinished(waited_for)
         over = [item_id for item_id in waited_for if item_id not in going_on]
         self.ended(over)
         return bool(over)
 
-    def _going_on(self, item_ids: list[int]) -> set[int]:
+    def _unfinished(self, item_ids: list[int]) -> set[int]:
         found: set[int] = set()
         for start in range(0, len(item_ids), _AT_ONCE):
             some = item_ids[start : start + _AT_ONCE]

@@ -222,7 +222,7 @@ class DraftPublisher:
         self._adapters = adapters
         self._streaming = streaming
         #: Drafts by turn, while they run here or are being finished.
-        self._at_hand: WeakValueDictionary[int, DraftHandle] = WeakValueDictionary()
+        self._active: WeakValueDictionary[int, DraftHandle] = WeakValueDictionary()
 
     def show(self, target: Target, taken: StartedTurn) -> DraftHandle:
         """Start the draft of a turn, in the message of an earlier attempt if there is one. From
@@ -232,7 +232,7 @@ class DraftPublisher:
         adapter, draft = self._adapters.get(target.platform), None
         if adapter is not None and adapter.is_connected:
             draft = self._do(self._begin(adapter, target, turn, left))
-        self._at_hand[turn.id] = shown = DraftHandle(self._loop, draft, left)
+        self._active[turn.id] = shown = DraftHandle(self._loop, draft, left)
         return shown
 
     def _earlier_draft(self, taken: StartedTurn) -> str | None:
@@ -249,7 +249,7 @@ class DraftPublisher:
             target,
             self._streaming(adapter.name),
             key=f"draft.{turn.id}",
-            note=_Note(self._drafts, target, turn),
+            note=_StoredDraftRecord(self._drafts, target, turn),
             message_id=left,
         )
 
@@ -259,7 +259,7 @@ class DraftPublisher:
         Raises:
             StoreError: the store is unavailable.
         """
-        return self._drafts.finish_left(ABANDONED, besides=tuple(self._at_hand))
+        return self._drafts.finish_left(ABANDONED, besides=tuple(self._active))
 
     def tell(self, turn: ActiveTurn, text: str, *, key: str) -> None:
         """Send a notice about a turn to its chat, from any thread and without waiting: a platform
@@ -335,7 +335,7 @@ class DraftHandle:
         await draft.leave(is_over=is_over)
 
 
-class _Note:
+class _StoredDraftRecord:
     """Remembers in the store which message shows a turn's draft; see `DraftRecord`."""
 
     def __init__(self, drafts: Drafts, target: Target, turn: Turn) -> None:

@@ -85,7 +85,7 @@ class Gateway:
     _reason: EndReason = "shutdown"
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     #: `WorkerPool.served` when memory was last returned to the system.
-    _rested_after: int | None = None
+    _trimmed_after: int | None = None
     _watcher_ends: threading.Event = field(default_factory=threading.Event)
     connections: Connections = field(init=False)
     _reports: PlatformReports = field(init=False)
@@ -284,7 +284,7 @@ class Gateway:
         """Recover orphaned work, and start waiting work."""
         self.intake.spool.adopt()
         self.intake.replay()
-        self.pool.look(self.store.config.busy_input_mode)
+        self.pool.poll_messages(self.store.config.busy_input_mode)
         for item_id, progress in ended_elsewhere(self.store.engine.store, self.hub.watched()):
             self.hub.publish((item_id,), progress)
         self._report()
@@ -306,9 +306,9 @@ class Gateway:
     def _trim_memory_when_idle(self) -> None:
         """Return memory to the system once the gateway is idle after some work."""
         served = self.pool.served()
-        if served not in {None, self._rested_after}:
+        if served not in {None, self._trimmed_after}:
             malloc_tuning.trim_free_memory()
-            self._rested_after = served
+            self._trimmed_after = served
 
     def _watch_expiry(self) -> None:
         self.watcher.run(self._watcher_ends.wait)

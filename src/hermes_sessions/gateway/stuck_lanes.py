@@ -22,7 +22,7 @@ GIVEN_UP: Final = (
     "message starts a new conversation. To continue this one: /resume {session_id}"
 )
 #: Older lanes are not reported any more.
-_WORTH_TELLING: Final = 3600.0
+_MAX_AGE: Final = 3600.0
 
 
 class StuckLanes:
@@ -44,7 +44,7 @@ class StuckLanes:
     def tell_all(self) -> int:
         """Tell the users of every lane that was given up recently; return how many lanes."""
         engine = self._engine
-        oldest = engine.store.clock() - _WORTH_TELLING
+        oldest = engine.store.clock() - _MAX_AGE
         with engine.store.provider.read() as tx:
             suspended = engine.lanes.with_status(tx, engine.namespace, "suspended")
         return sum(self.tell(lane) for lane in suspended if (lane.status_at or 0) >= oldest)

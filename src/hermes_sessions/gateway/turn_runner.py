@@ -107,7 +107,7 @@ _RESUMED: Final = (
     "The last turn of this conversation was interrupted by a restart. Tools that have a result "
     "above have run: do not run them again. Continue from there and answer."
 )
-_NEW_BEGINNINGS: Final = {
+_NEW_CONVERSATION_TEXTS: Final = {
     "auto_reset": (
         "This is a new conversation. The previous one ended because {reason}. You do not see it; "
         "session_search can find it."
@@ -122,7 +122,7 @@ _REASONS: Final = {
 _IS_STORED: Final = "Your message is stored; /retry asks again."
 _EMPTY_ANSWER: Final = "The model returned an empty answer. /retry asks again."
 #: The most session changes of a shared lane that are searched for its conversations.
-_CHANGES_LOOKED_AT: Final = 200
+_MAX_CHANGES: Final = 200
 #: Seconds between attempts to store the end of a turn, and for how long it is retried.
 _STORE_AGAIN: Final = 1.0
 _STORE_AGAIN_FOR: Final = 120.0
@@ -167,7 +167,7 @@ class TurnRunner:
     #: a new one if it had to be compacted.
     prepare: Callable[[Agent, str, int], str]
     #: Called after a turn with an answer.
-    afterwards: Callable[[str], object]
+    on_answered: Callable[[str], object]
     #: Runs inputs that are commands.
     run_command: RunCommand
     #: Waits this many seconds before the end of a turn is stored again.
@@ -226,8 +226,10 @@ class TurnRunner:
         context = build_session_context(turn.source, config, entry)
         instructions = build_session_context_prompt(context, redact_pii=config.redact_pii)
         notice = turn.taken.lane.notice
-        if notice is not None and notice.kind in _NEW_BEGINNINGS:
-            instructions += "\n" + _NEW_BEGINNINGS[notice.kind].format(reason=reason_of(notice))
+        if notice is not None and notice.kind in _NEW_CONVERSATION_TEXTS:
+            instructions += "\n" + _NEW_CONVERSATION_TEXTS[notice.kind].format(
+                reason=reason_of(notice)
+            )
         if turn.taken.is_resumed:
             instructions += f"\n{_RESUMED}"
         return instructions
@@ -248,7 +250,7 @@ class TurnRunner:
         self, turn: ActiveTurn, agent: Agent, transcript: TurnTranscript, shown: DraftView
     ) -> Conclusion:
         said, ended = "", Ended("interrupted")
-        for event in transcript.events(agent, lambda: self._steered(turn, transcript)):
+        for event in transcript.events(agent, lambda: self._store_steered(turn, transcript)):
             turn.note_activity()
             if isinstance(event, TextPiece):
                 shown.text(event.text)
@@ -266,15 +268,15 @@ class TurnRunner:
             elif isinstance(event, Ended):
                 ended = event
         if ended.how == "answered":
-            self.afterwards(transcript.session_id)
+            self.on_answered(transcript.session_id)
         return conclusion_of(ended, said, turn.cause)
 
-    def _steered(self, turn: ActiveTurn, transcript: TurnTranscript) -> None:
+    def _store_steered(self, turn: ActiveTurn, transcript: TurnTranscript) -> None:
         """Store messages that arrived during the turn, so that the next step includes them."""
         while turn.steered:
             item_id = turn.steered.pop(0)
             if self.mailboxes.steer(turn.taken.turn, item_id):
-                turn.taken_up.append(item_id)
+                turn.included_items.append(item_id)
                 transcript.store_steered()
 
     def _note_prompt(self, taken: StartedTurn, answered: Answered) -> None:
@@ -358,7 +360,7 @@ class TurnRunner:
 
     def _notice_text(self, notice: LaneNotice | None, source: SessionSource) -> str | None:
         """Return the notice about a change of the lane, which the user gets once."""
-        if notice is None or notice.kind not in _NEW_BEGINNINGS:
+        if notice is None or notice.kind not in _NEW_CONVERSATION_TEXTS:
             return None
         policy = self.store.config.get_reset_policy(source.platform.value, source.chat_type)
         if not policy.notifies(source.platform.value):
@@ -426,7 +428,7 @@ def scope_of(entry: SessionEntry, source: SessionSource, store: SessionStore) ->
         return Scope(user_id=owner, source=source.platform.value)
     with engine.store.provider.read() as tx:
         lane = engine.lanes.find(tx, engine.namespace, entry.session_key)
-        changes = [] if lane is None else history(tx, lane.id, limit=_CHANGES_LOOKED_AT)
+        changes = [] if lane is None else history(tx, lane.id, limit=_MAX_CHANGES)
     had = {each.from_session_id for each in changes} | {each.to_session_id for each in changes}
     roots = {store.db.get_conversation_root(each) for each in had | {entry.session_id} if each}
     return Scope(source=source.platform.value, conversation_ids=tuple(sorted(roots)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.errors import ConversationHeld, StaleFence, StoreError
 from hermes_sessions.gateway.active_turns import ActiveTurn, Cause
-from hermes_sessions.gateway.worker_threads import WorkerThreads
 from hermes_sessions.lifecycle.busy_input import BusyAction, BusyMode, RunningTurn, on_message
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_entry import SessionEntry
@@ -66,6 +66,67 @@ class BusyAnswer(NamedTuple):
     since: float
 
 
+class WorkerThreads:
+    """Calls functions in threads, up to *at_once* in parallel, the rest in order. Thread-safe.
+
+    A thread exists only while there is work. The C library keeps the memory that a thread has freed
+    as long as the thread lives; in a pool of idle threads this adds up and looks like a leak.
+    """
+
+    def __init__(self, at_once: int, *, name: str) -> None:
+        self._at_once = at_once
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._threads = 0
+        self._is_closed = False
+
+    def call(self, do: Callable[[], object]) -> None:
+        """Call a function soon. After `close`, nothing is called.
+
+        Raises:
+            RuntimeError: no thread is running, and the system cannot start one.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._threads >= self._at_once:
+                self._waiting.append(do)
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._work, args=(do,), name=self._name).start()
+        except RuntimeError:
+            with self._lock:
+                self._threads -= 1
+                if not self._threads:
+                    raise
+                # A running thread takes it.
+                self._waiting.append(do)
+
+    def close(self) -> None:
+        """Call nothing more; running calls are not waited for."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+
+    def _work(self, do: Callable[[], object] | None) -> None:
+        while do is not None:
+            try:
+                do()
+            except Exception as error:  # noqa: BLE001 - waiting calls must still run
+                logger.warning("a thread failed unexpectedly: %s", where(error))
+            do = self._next()
+
+    def _next(self) -> Callable[[], object] | None:
+        """Return the next function; None ends this thread."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            return None
+
+
 class WorkerPool:
     """The lanes that this process works on. Thread-safe."""
 
@@ -98,7 +159,7 @@ class WorkerPool:
         self._lease_seconds = lease_seconds
         #: The clock that measures turns; see `ActiveTurn`.
         self.stopwatch = stopwatch
-        self._crew = WorkerThreads(at_once, name="lane")
+        self._threads = WorkerThreads(at_once, name="lane")
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._workers: dict[int, LaneWorker] = {}
@@ -128,7 +189,7 @@ class WorkerPool:
             self._workers[lane_id] = work = LaneWorker(lane_id)
             self._served += 1
         try:
-            self._crew.call(partial(self._serve, work))
+            self._threads.call(partial(self._serve, work))
         except RuntimeError as error:
             # The message is stored, and every heartbeat looks for it.
             logger.warning("lane %s waits for a thread: %s", lane_id, error)
@@ -158,7 +219,7 @@ class WorkerPool:
             self.wake(lane.lane_id)
         return len(waiting)
 
-    def arrived(
+    def apply_busy_mode(
         self, lane_id: int, item_id: int, mode: BusyMode, *, has_media: bool, wants: BusyMode | None
     ) -> BusyAnswer | None:
         """Apply the busy mode of the lane to a stored message; None if no turn runs there."""
@@ -167,11 +228,11 @@ class WorkerPool:
             turn = None if work is None else work.turn
         busy = None
         if turn is not None and not turn.is_over and item_id not in turn.taken.input.item_ids:
-            busy = self._affect(turn, item_id, mode, has_media=has_media, wants=wants)
+            busy = self._affect_turn(turn, item_id, mode, has_media=has_media, wants=wants)
         self.wake(lane_id)
         return busy
 
-    def _affect(
+    def _affect_turn(
         self,
         turn: ActiveTurn,
         item_id: int,
@@ -245,9 +306,9 @@ class WorkerPool:
         if turn is not None:
             turn.end("lost")
 
-    def look(self, mode: BusyMode) -> None:
-        """Apply `arrived` to messages that other processes received, and end turns that were
-        stopped there.
+    def poll_messages(self, mode: BusyMode) -> None:
+        """Call `apply_busy_mode` for messages that other processes received, and end turns that
+        were stopped there.
         """
         for turn in self.running():
             if turn.is_over:
@@ -261,7 +322,7 @@ class WorkerPool:
                 continue
             for item in waiting:
                 if _came_during(turn, item):
-                    self._affect(
+                    self._affect_turn(
                         turn,
                         item.id,
                         mode,
@@ -284,7 +345,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the threads; running turns are not waited for."""
         self.begin_drain()
-        self._crew.close()
+        self._threads.close()
 
     # ── the worker of a lane ──────────────────────────────────────────────────────────────────
 

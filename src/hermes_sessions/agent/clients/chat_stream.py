@@ -63,7 +63,7 @@ class ToolCalls:
         call_id, name = _string(fragment.get("id")), _string(function.get("name"))
         arguments = _arguments(function.get("arguments"))
         index = fragment.get("index")
-        call = self._begun(index, call_id)
+        call = self._find_call(index, call_id)
         if call is None or _begins_another(call, call_id, name, arguments):
             call = _Call(index)
             self._calls.append(call)
@@ -73,7 +73,7 @@ class ToolCalls:
         if arguments:
             call.fragments.append(arguments)
 
-    def _begun(self, index: object, call_id: str) -> _Call | None:
+    def _find_call(self, index: object, call_id: str) -> _Call | None:
         """Return the call that a fragment with this number and id continues, if there is one."""
         for call in reversed(self._calls):
             if index is not None:

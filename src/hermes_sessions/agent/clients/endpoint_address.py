@@ -92,7 +92,7 @@ class EndpointAddress:
             f"model.base_url, and your network."
         )
 
-    def without_key(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return ``text`` with the key redacted; short placeholders are not keys."""
         return text.replace(self._key, "…") if len(self._key) >= _SHORTEST_SECRET else text
 

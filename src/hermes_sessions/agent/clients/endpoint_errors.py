@@ -120,7 +120,7 @@ def error_from_response(status: int, body: bytes | str) -> ModelError:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    codes, message = _described(value)
+    codes, message = _codes_and_message(value)
     return _failure(status, codes, message or (text if "<" not in text[:200] else ""))
 
 
@@ -128,7 +128,7 @@ def error_in_chunk(chunk: Mapping[str, Any]) -> ModelError | None:
     """Return the error in a chunk of a reply, or None."""
     if not chunk.get("error"):
         return None
-    codes, message = _described(chunk)
+    codes, message = _codes_and_message(chunk)
     status = next((int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)), 0)
     if not status:
         # Errors within an answer are outages unless they say otherwise.
@@ -156,7 +156,7 @@ def shortened(text: str) -> str:
     return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
 
 
-def _described(value: object) -> tuple[frozenset[str], str]:
+def _codes_and_message(value: object) -> tuple[frozenset[str], str]:
     """Return the codes and the message of an error in any of the usual shapes."""
     if isinstance(value, list) and value:  # Gemini wraps errors in a list
         value = value[0]

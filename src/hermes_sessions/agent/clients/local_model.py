@@ -152,7 +152,7 @@ class LocalClient:
             if not call.is_shut.is_set():
                 yield builder.reply()
         finally:
-            call.is_unheard.set()
+            call.is_abandoned.set()
             with self._lock:
                 self._calls.discard(call)
 
@@ -172,7 +172,7 @@ class _LocalCall(ModelCall):
     def __init__(self) -> None:
         super().__init__()
         #: Set when no more chunks are wanted.
-        self.is_unheard = threading.Event()
+        self.is_abandoned = threading.Event()
         #: None marks the end.
         self.chunks: queue.SimpleQueue[Mapping[str, Any] | Exception | None] = queue.SimpleQueue()
 
@@ -186,7 +186,7 @@ class _LocalCall(ModelCall):
 
     def _take(self, chunk: dict[str, Any]) -> bool:
         self.chunks.put(chunk)
-        return self.is_shut.is_set() or self.is_unheard.is_set()
+        return self.is_shut.is_set() or self.is_abandoned.is_set()
 
     def shut(self) -> None:
         super().shut()
@@ -197,7 +197,7 @@ def request_body(request: Request) -> dict[str, Any]:
     """Return the request to the engine: plain text that fits into its context."""
     longest = min(request.max_tokens or _LONGEST_ANSWER, CONTEXT_LENGTH // 2)
     return {
-        "messages": fitting(request.messages, CONTEXT_LENGTH - longest),
+        "messages": fit_messages(request.messages, CONTEXT_LENGTH - longest),
         "max_tokens": longest,
         # As recommended by its makers; at a higher temperature it rambles.
         "temperature": 0.2 if request.temperature is None else request.temperature,
@@ -208,7 +208,7 @@ def request_body(request: Request) -> dict[str, Any]:
     }
 
 
-def fitting(messages: Sequence[Message], tokens: int) -> list[dict[str, str]]:
+def fit_messages(messages: Sequence[Message], tokens: int) -> list[dict[str, str]]:
     """Return the system prompt and the end of the conversation, as much as fits.
 
     Tool calls and results are left out, and so is a system prompt that needs more than half of the

@@ -145,7 +145,7 @@ def choose_model(
     named_by = _first_with_model(flags, hermes, beside, openai, file)
     name = named_by.model if named_by else None
     if name in LOCAL_NAMES and named_by is not None and named_by.base_url is None:
-        if not _stands_before(beside, named_by, places):
+        if not _has_priority(beside, named_by, places):
             return ChosenModel(settings)
         name = None  # a source of higher priority has set the URL
     if address is None:
@@ -173,7 +173,7 @@ def _first_with_model(*places: _ModelSource | None) -> _ModelSource | None:
     return next((place for place in places if place is not None and place.model), None)
 
 
-def _stands_before(
+def _has_priority(
     beside: _ModelSource | None, named_by: _ModelSource, places: tuple[_ModelSource, ...]
 ) -> bool:
     """Tell whether the URL comes from a source of higher priority than the name."""

@@ -65,20 +65,20 @@ _NO_TOOLS = re.compile(
 _NO_STREAM = re.compile(r"\bstream(?:ing)?\b.*not support|not support.*\bstream", re.DOTALL)
 
 
-def request_body(request: Request, conceded: Collection[UnsupportedOption]) -> dict[str, Any]:
+def request_body(request: Request, omitted: Collection[UnsupportedOption]) -> dict[str, Any]:
     """Return the body of a request, without options that the endpoint does not support."""
     body: dict[str, Any] = {"model": request.model, "messages": list(request.messages)}
-    if "stream" not in conceded:
+    if "stream" not in omitted:
         body["stream"] = True
-        if "stream_options" not in conceded:
+        if "stream_options" not in omitted:
             body["stream_options"] = {"include_usage": True}
-    if request.tools and "tools" not in conceded:
+    if request.tools and "tools" not in omitted:
         body["tools"] = list(request.tools)
     if request.max_tokens is not None:
         # Newer servers call it max_completion_tokens; most servers know the older name.
-        name = "max_completion_tokens" if "max_tokens" in conceded else "max_tokens"
+        name = "max_completion_tokens" if "max_tokens" in omitted else "max_tokens"
         body[name] = request.max_tokens
-    if request.temperature is not None and "temperature" not in conceded:
+    if request.temperature is not None and "temperature" not in omitted:
         body["temperature"] = request.temperature
     return body
 
@@ -152,8 +152,8 @@ class OpenAICompatibleClient:
         """
         self._address = EndpointAddress(base_url, api_key)
         self._model = model
-        self._patience = patience or Timeouts()
-        self._chance = chance or ClockAndRandom()
+        self._timeouts = patience or Timeouts()
+        self._clock = chance or ClockAndRandom()
         self._http = self._address.open_http()
         self._lock = threading.Lock()
         self._calls: set[ModelCall] = set()
@@ -219,7 +219,7 @@ class OpenAICompatibleClient:
         self._http.close()
 
     def _events(self, request: Request, call: ModelCall) -> Generator[Event]:
-        begun = self._chance.monotonic()
+        begun = self._clock.monotonic()
         attempt = 1
         with self._in_progress(call):
             while True:
@@ -229,30 +229,30 @@ class OpenAICompatibleClient:
                         has_spoken = True
                         yield event
                     return
-                except _OptionUnsupported as conceded:
-                    self._stop_sending(request.model, conceded.what)
+                except _OptionUnsupported as omitted:
+                    self._stop_sending(request.model, omitted.what)
                     continue
                 except ModelUnavailable as error:
                     attempt += 1
                     wait = retry_delay(
                         attempt,
-                        elapsed=self._chance.monotonic() - begun,
-                        bound=self._patience.retry,
+                        elapsed=self._clock.monotonic() - begun,
+                        bound=self._timeouts.retry,
                         retry_after=error.retry_after,
-                        random=self._chance.random,
+                        random=self._clock.random,
                     )
                     if has_spoken or wait is None or call.is_shut.is_set():
                         raise
-                    reason = self._address.without_key(str(error))
+                    reason = self._address.redact(str(error))
                 yield RetryWait(wait, attempt, MAX_ATTEMPTS, reason)
-                if self._chance.wait(call.is_shut, wait):
+                if self._clock.wait(call.is_shut, wait):
                     return
 
     def _attempt(self, request: Request, call: ModelCall) -> Iterator[Event]:
         body = request_body(request, self._unsupported.get(request.model, frozenset()))
         sent = self._request("POST", "chat/completions", body, call)
         with closing(self._answer(sent, call, body)) as response:
-            yield from reply_events(self._portions(response), self._chance.new_id)
+            yield from reply_events(self._portions(response), self._clock.new_id)
 
     def _stop_sending(self, model: str, what: UnsupportedOption) -> None:
         with self._lock:
@@ -268,7 +268,7 @@ class OpenAICompatibleClient:
                 content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
             except (TypeError, ValueError, RecursionError) as error:
                 raise ModelRefused(f"The conversation cannot be sent as JSON: {error}") from error
-        patience = self._patience
+        patience = self._timeouts
         timeout = {
             "connect": patience.connect,
             "read": patience.first_byte,
@@ -294,7 +294,7 @@ class OpenAICompatibleClient:
             response = self._http.send(request, stream=True)
         except httpx.ReadTimeout as error:
             raise ModelUnavailable(
-                f"{self._address.shown} did not answer within {self._patience.first_byte:g} "
+                f"{self._address.shown} did not answer within {self._timeouts.first_byte:g} "
                 f"seconds (model.first_byte_timeout)."
             ) from error
         except httpx.TransportError as error:
@@ -302,13 +302,13 @@ class OpenAICompatibleClient:
         if response.is_success:
             # From here on the timeout between two portions applies. The transport reads it when it
             # starts to read the body.
-            request.extensions["timeout"]["read"] = self._patience.piece
+            request.extensions["timeout"]["read"] = self._timeouts.piece
             return response
         with closing(response):
             text = self._beginning(response)
             failure = error_from_response(response.status_code, text)
             if isinstance(failure, ModelUnavailable):
-                failure.retry_after = parse_retry_after(response.headers, self._chance.now())
+                failure.retry_after = parse_retry_after(response.headers, self._clock.now())
             elif body is not None and not getattr(failure, "too_long", False):
                 what = find_unsupported_option(text.decode("utf-8", "replace"), body)
                 if what is not None:
@@ -322,7 +322,7 @@ class OpenAICompatibleClient:
             yield from response.iter_bytes()
         except httpx.TimeoutException as error:
             raise ModelUnavailable(
-                f"The endpoint sent nothing for {self._patience.piece:g} seconds in the middle of "
+                f"The endpoint sent nothing for {self._timeouts.piece:g} seconds in the middle of "
                 f"its answer (model.piece_timeout)."
             ) from error
         except httpx.DecodingError as error:
@@ -350,7 +350,7 @@ class OpenAICompatibleClient:
         try:
             yield
         except ModelError as error:
-            error.args = (self._address.without_key(str(error)),)
+            error.args = (self._address.redact(str(error)),)
             raise
         finally:
             with self._lock:

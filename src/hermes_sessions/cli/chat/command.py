@@ -125,8 +125,8 @@ def chat(
     question = sys.stdin.read() if query is None and not is_conversation else query
     if question is not None and not question.strip():
         raise InvalidInput("The question is empty. Example: hermes chat -q 'Why?'")
-    with _opened(console, is_conversation=is_conversation, incognito=incognito) as db:
-        session_id = _wanted(db, continued, resumed)
+    with _open_store(console, is_conversation=is_conversation, incognito=incognito) as db:
+        session_id = _session_to_continue(db, continued, resumed)
         if chosen.is_local:
             from hermes_sessions.agent.clients import local_model
 
@@ -161,7 +161,7 @@ def chat(
                 talk.outage.close()
 
 
-def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> SessionDB:
+def _open_store(console: Console, *, is_conversation: bool, incognito: bool) -> SessionDB:
     """Open the store, which a chat needs for its history. An incognito chat has its own store in
     memory.
     """
@@ -180,7 +180,7 @@ def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> Sess
         raise
 
 
-def _wanted(db: SessionDB, continued: str | None, resumed: str | None) -> str | None:
+def _session_to_continue(db: SessionDB, continued: str | None, resumed: str | None) -> str | None:
     """Return the session to continue, None to start a new one.
 
     Raises:

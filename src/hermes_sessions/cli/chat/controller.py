@@ -108,7 +108,7 @@ class ChatController:
         if not text.strip():
             raise InvalidInput("The question is empty. Example: hermes chat -q 'Why?'")
         try:
-            ended = self._answered(text.strip(), Interrupt())
+            ended = self._run_turn(text.strip(), Interrupt())
         except STORE_UNAVAILABLE_ERRORS:
             self.outage.report_pending()
             raise
@@ -162,14 +162,14 @@ class ChatController:
         """
         try:
             self._catch_up(text)
-            ended = self._answered(text, interrupt, steering)
+            ended = self._run_turn(text, interrupt, steering)
         except STORE_UNAVAILABLE_ERRORS as error:
             return self.outage.failed(error)
         self.outage.worked()
         if ended is not None and ended.error is not None:
             kept = "is in this chat" if self.is_incognito else "is stored"
             self._tell(f"Error: {ended.error} Your message {kept}; /retry asks again.")
-        self._make_room(interrupt)
+        self._compact_if_needed(interrupt)
         return True
 
     def _catch_up(self, text: str) -> None:
@@ -223,7 +223,7 @@ class ChatController:
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────
 
-    def _answered(
+    def _run_turn(
         self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
     ) -> Ended | None:
         """Send a message, after compacting a session that is too long; return how the turn ended,
@@ -237,17 +237,17 @@ class ChatController:
             with self.conversation.held(interrupt):
                 self.conversation.compress(interrupt=interrupt)
                 ended = self._view.show(self.conversation.answer(interrupt=interrupt))
-        self._name_in_background()
+        self._title_in_background()
         return ended
 
-    def _make_room(self, interrupt: Interrupt) -> None:
+    def _compact_if_needed(self, interrupt: Interrupt) -> None:
         model = self.conversation.agent.model
         length = replace(self._chosen, model=model).context_length
-        if length is not None and is_nearly_full(self._used(), length):
+        if length is not None and is_nearly_full(self._used_tokens(), length):
             self._tell("The session has nearly reached the context limit. Summarising it.")
             self.conversation.compress(interrupt=interrupt)
 
-    def _used(self) -> int:
+    def _used_tokens(self) -> int:
         """Return the tokens that the last answer used, estimated if the endpoint reports none;
         0 without an answer.
         """
@@ -257,7 +257,7 @@ class ChatController:
         counted = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return counted or estimated_tokens(self._db.get_messages_as_conversation(session_id))
 
-    def _name_in_background(self) -> None:
+    def _title_in_background(self) -> None:
         session_id = self.conversation.session_id
         if session_id is None or session_id in self._titled:
             return

@@ -62,7 +62,7 @@ class OutageHandler:
         if message["role"] == "user" and not self._keeps_questions:
             return
         try:
-            self._spool.keep(
+            self._spool.append(
                 SpooledMessage(
                     session_id,
                     self._origin.source,

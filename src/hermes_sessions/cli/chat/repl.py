@@ -25,7 +25,7 @@ class ChatRepl:
     def __init__(
         self, talk: ChatController, commands: TerminalCommands, console: Console, settings: Settings
     ) -> None:
-        self._talk = talk
+        self._chat = talk
         self._commands = commands
         self._console = console
         self._settings = settings
@@ -36,32 +36,32 @@ class ChatRepl:
     def run(self) -> None:
         """Run the chat, from the greeting to the hint how to resume it."""
         if can_prompt(self._console):
-            self._run_beside_a_prompt()
+            self._run_with_prompt()
         else:
-            self._talk.greet()
+            self._chat.greet()
             self._converse(self._prompt)
-        self._talk.goodbye()
+        self._chat.goodbye()
 
-    def _run_beside_a_prompt(self) -> None:
+    def _run_with_prompt(self) -> None:
         from hermes_sessions.cli.chat.screen import Screen
 
         screen = Screen(sys.stdout)
         turns = BackgroundJobQueue(self._do, screen.refresh)
         prompt = Prompt(
-            None if self._talk.is_incognito else self._settings.home,
+            None if self._chat.is_incognito else self._settings.home,
             self._console,
             screen,
             is_busy=lambda: turns.is_busy,
             interrupt=turns.interrupt,
             arguments=self._commands.arguments,
-            state=lambda: self._talk.outage.sign,
+            state=lambda: self._chat.outage.sign,
         )
         self._prompt = prompt
         turns.on_failure = prompt.end
         self._turns = self._commands.jobs = turns
         with screen.captures_output():
             try:
-                self._talk.greet()
+                self._chat.greet()
                 self._converse(prompt)
             finally:
                 dropped = turns.drop()
@@ -121,7 +121,7 @@ class ChatRepl:
             else:
                 is_steering = self._settings.display.busy_input_mode == "steer"
                 steering = self._turns.take_open if is_steering else _nothing
-                if not self._talk.say(job.text, interrupt, steering):
+                if not self._chat.say(job.text, interrupt, steering):
                     self._prompt.give_back(job.text)
         except ConversationHeld as error:
             self._tell(f"Not done: {error}")

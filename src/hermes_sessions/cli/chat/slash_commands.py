@@ -59,9 +59,9 @@ class TerminalCommands:
     is_leaving = False
 
     def __init__(self, talk: ChatController, console: Console, chosen: ChosenModel) -> None:
-        self._talk = talk
-        self._held = talk.conversation
-        self._db = self._held.agent.db
+        self._chat = talk
+        self._conversation = talk.conversation
+        self._db = self._conversation.agent.db
         self._console = console
         self._chosen = chosen
         self.jobs = ImmediateJobQueue(lambda _job, _interrupt: None)
@@ -104,16 +104,16 @@ class TerminalCommands:
 
     @handles("new")
     def _new(self, title: str, _interrupt: Interrupt) -> None:
-        self._held.start_new(title or None)
+        self._conversation.start_new(title or None)
         self._tell("A new session starts with your next message.")
 
     @handles("title")
     def _title(self, text: str, _interrupt: Interrupt) -> None:
         if text:
-            self._tell(f"Title: {one_line(self._held.set_title(text))}")
+            self._tell(f"Title: {one_line(self._conversation.set_title(text))}")
             return
-        title = self._held.title
-        session = self._held.session_id or "not stored yet"
+        title = self._conversation.title
+        session = self._conversation.session_id or "not stored yet"
         self._tell(f"{session}: {one_line(title) if title else 'no title'}")
 
     @handles("sessions")
@@ -128,7 +128,7 @@ class TerminalCommands:
         self._console.tell(
             numbered_sessions(
                 rows,
-                current=self._held.session_id,
+                current=self._conversation.session_id,
                 now=self._console.clock(),
                 style=self._console.style,
             )
@@ -142,11 +142,11 @@ class TerminalCommands:
             return
         number = int(name) if name.isdecimal() and len(name) < 4 else 0
         if 1 <= number <= len(self._numbered):
-            self._held.switch_to(self._numbered[number - 1])
+            self._conversation.switch_to(self._numbered[number - 1])
         else:
-            self._held.switch_to(find_session(self._db, name)["id"])
-        session_id = self._held.session_id or ""
-        self._talk.recall(session_id)
+            self._conversation.switch_to(find_session(self._db, name)["id"])
+        session_id = self._conversation.session_id or ""
+        self._chat.recall(session_id)
         self._tell(f"Continuing {session_id}.")
 
     @handles("search")
@@ -163,12 +163,12 @@ class TerminalCommands:
     @handles("compress")
     def _compress(self, focus: str, interrupt: Interrupt) -> None:
         self._tell(f"Summarising{self._console.style.ellipsis}")
-        self._held.compress(focus or None, interrupt=interrupt)
-        self._tell(f"Continuing with the summary in {self._held.session_id}.")
+        self._conversation.compress(focus or None, interrupt=interrupt)
+        self._tell(f"Continuing with the summary in {self._conversation.session_id}.")
 
     @handles("retry")
     def _retry(self, _argument: str, interrupt: Interrupt) -> None:
-        ended = self._talk.retry(interrupt)
+        ended = self._chat.retry(interrupt)
         if ended is not None and ended.error is not None:
             raise ended.error
 
@@ -178,21 +178,21 @@ class TerminalCommands:
             raise InvalidInput("Say how many exchanges to undo: /undo 2")
         # A number longer than any count undoes everything.
         wanted = 10**_DIGITS if len(number) > _DIGITS else int(number or 1)
-        done = self._held.undo(wanted)
+        done = self._conversation.undo(wanted)
         undone = counted(done["exchanges"], "exchange")
         text = cut(one_line(done["text"] or ""), 60, self._console.style.ellipsis)
         self._tell(f"Undid {undone}, from: {text}")
 
     @handles("branch")
     def _branch(self, title: str, _interrupt: Interrupt) -> None:
-        self._held.branch(title or None)
+        branch_id = self._conversation.branch(title or None)
         self._tell(
-            f"Continuing in a copy: {self._held.session_id} ({one_line(self._held.title or '')})."
+            f"Continuing in a copy: {branch_id} ({one_line(self._conversation.title or '')})."
         )
 
     @handles("handoff")
     def _handoff(self, platform: str, _interrupt: Interrupt) -> None:
-        require_stored("Handing off", incognito=self._talk.is_incognito)
+        require_stored("Handing off", incognito=self._chat.is_incognito)
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to hand off yet.")
@@ -209,9 +209,9 @@ class TerminalCommands:
 
     @handles("status")
     def _status(self, _argument: str, _interrupt: Interrupt) -> None:
-        asked = replace(self._chosen, model=self._held.agent.model)
+        asked = replace(self._chosen, model=self._conversation.agent.model)
         self._tell(f"Model: {one_line(asked.description)}")
-        health = self._talk.outage.health.now
+        health = self._chat.outage.health.now
         if not health.is_healthy:
             self._tell(f"Store: {health.state.value}: {one_line(health.why or '')}")
         session = self._session()
@@ -262,11 +262,11 @@ class TerminalCommands:
 
     @handles("incognito")
     def _incognito(self, _argument: str, _interrupt: Interrupt) -> None:
-        self._tell(ON if self._talk.is_incognito else OFF)
+        self._tell(ON if self._chat.is_incognito else OFF)
 
     @handles("export")
     def _export(self, name: str, _interrupt: Interrupt) -> None:
-        require_stored("Exporting", incognito=self._talk.is_incognito)
+        require_stored("Exporting", incognito=self._chat.is_incognito)
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to export yet.")
@@ -275,12 +275,12 @@ class TerminalCommands:
 
     @handles("model")
     def _model(self, name: str, _interrupt: Interrupt) -> None:
-        agent = self._held.agent
+        agent = self._conversation.agent
         if self._chosen.is_local:
             self._require_local(name)
             self._tell(f"Model: {self._chosen.description}")
         elif name:
-            self._held.agent = agent.with_model(name)
+            self._conversation.agent = agent.with_model(name)
             self._tell(f"Using {one_line(name)} from now on.")
         else:
             self._tell(
@@ -297,7 +297,7 @@ class TerminalCommands:
             )
 
     def _session(self) -> SessionRecord | None:
-        held = self._held.session_id
+        held = self._conversation.session_id
         return self._db.get_session(held) if held else None
 
 

@@ -52,14 +52,14 @@ class TurnView:
         style = self._console.style
         if self._is_thought_open and not isinstance(event, ReasoningPiece):
             self._is_thought_open = False
-            self._whisper("\n")
+            self._show_dim("\n")
         if isinstance(event, TextPiece) and self._console.as_json:
             self.answer.append(event.text)
         elif isinstance(event, TextPiece):
             sys.stdout.write(piece(event.text))
             self._is_line_open = not event.text.endswith("\n")
         elif isinstance(event, ReasoningPiece):
-            self._whisper(style.dim(piece(event.text)))
+            self._show_dim(style.dim(piece(event.text)))
             self._is_thought_open = not event.text.endswith("\n")
         elif isinstance(event, RetryWait):
             self._console.tell(style.dim(waiting_line(event)))
@@ -75,7 +75,7 @@ class TurnView:
             sys.stdout.write("\n")
             sys.stdout.flush()
 
-    def _whisper(self, text: str) -> None:
+    def _show_dim(self, text: str) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(text)
             sys.stderr.flush()

@@ -9,7 +9,7 @@ from typing import Final
 
 from hermes_sessions.agent.chat_spool import ChatSpool, chat_spool_directory, chat_spool_root
 from hermes_sessions.cli.render.humanize import counted
-from hermes_sessions.gateway.doctor_checks import GATEWAY
+from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.care.doctor.access_checks import ACCESS_CHECKS
 from hermes_sessions.storage.care.doctor.activity_checks import ACTIVITY_CHECKS
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
@@ -56,15 +56,26 @@ def _store_spooled(subject: ExaminedStore, open_store: OpenStore) -> str:
     return f"Stored {messages}.{refused}{rest}"
 
 
-_CHAT: Final = (Check(("chat-spool",), _chat_spool, needs="nothing"),)
+def _gateway_spool(subject: ExaminedStore) -> Iterable[Finding]:
+    place = spool_directory(subject.settings.home)
+    found = spool_status(place)
+    if found.entries:
+        yield Finding.of("gateway-spool", f"{found.entries} in {place}.")
+    if found.put_aside:
+        yield Finding.of("gateway-spool", found.describe_set_aside(place, NEXT_STEP))
+
+
+_SPOOLS: Final = (
+    Check(("gateway-spool",), _gateway_spool, needs="nothing"),
+    Check(("chat-spool",), _chat_spool, needs="nothing"),
+)
 
 #: The checks that take hardly any time, as `hermes status` runs them.
 QUICK: Final = (
     *ACCESS_CHECKS,
     *READABILITY_CHECKS,
     *ENVIRONMENT_CHECKS,
-    *GATEWAY,
-    *_CHAT,
+    *_SPOOLS,
     *BACKUPS,
 )
 ALL: Final = (*QUICK, *ACTIVITY_CHECKS, *SEARCH, *INSTALLATION_CHECKS, *PAGES)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from hermes_sessions.agent.title_generator import TitleQueue
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.gateway.title_queue import TitleQueue
 from tests.gateway.harness import PATIENCE
 
 
