@@ -59,7 +59,7 @@ def test_the_walk_at_a_terminal(hermes: Hermes, environ: dict[str, str]) -> None
     surroundings = {"PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **environ}
     with Terminal(hermes, **surroundings) as terminal:
         terminal.wait_until(lambda shown: shown.rstrip("\n").endswith("\n❯"), "the prompt")
-        assert " answers" in terminal.shown
+        assert "Model: " in terminal.shown
         assert "set HERMES_" in terminal.shown
         terminal.keys("Where did we leave the Docker build?\r")
         terminal.wait_until(lambda shown: "\n… ❯" in shown, "that it works")

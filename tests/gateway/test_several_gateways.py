@@ -17,7 +17,7 @@ from tests.servers.stores import Place
 
 @pytest.fixture
 def fleet(place: Place, tmp_path: Path) -> Iterator[Fleet]:
-    # Longer than a busy machine keeps a gateway from a heartbeat: it would be taken for dead.
+    # Longer than a busy machine keeps a gateway from a heartbeat: others would consider it dead.
     with Fleet(tmp_path, place.url(), lease_seconds=10) as fleet:
         yield fleet
 
@@ -51,7 +51,7 @@ def test_the_lanes_of_a_gateway_that_dies_are_taken_over(
         # It wakes up and finishes what is not its own any more.
         fleet.gateways[first].signal(signal.SIGCONT)
         gate.open()
-        fleet.gateways[first].wait_for_line("taken for dead")
+        fleet.gateways[first].wait_for_line("considered this one dead")
         fleet.telegram.write("Still there?")
         fleet.telegram.wait_for(lambda: len(fleet.replies()) == 2)
     for gateway in fleet.gateways.values():
