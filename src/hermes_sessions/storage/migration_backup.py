@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hermes_sessions.storage.provider import ReadTransaction
 
-#: Copies one state of a SQLite store to a new file, and tells how much is done of how much.
+#: Copies one state of a store to a new file, and tells how much is done of how much.
 CopyImage = Callable[[Path, Callable[[int, int], None]], None]
 
 _BACKUPS = "hermes_sessions.storage.care.backups.migration_backup"
@@ -32,7 +32,9 @@ class BackupSource(NamedTuple):
     size: int
     #: Lends a read of one state.
     read: Callable[[], AbstractContextManager[ReadTransaction]]
-    #: None where it is no SQLite file.
+    #: See `Dialect.tables_query`.
+    tables_query: str | None
+    #: None where the store is not a file.
     copy_image: CopyImage | None = None
 
 

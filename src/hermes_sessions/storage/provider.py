@@ -30,6 +30,8 @@ from typing import (
 from hermes_sessions.errors import ConfigError, InvalidInput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes_sessions.config.settings import SessionDBSettings
     from hermes_sessions.storage.search.index_port import SearchIndex
 
@@ -87,6 +89,8 @@ class Dialect(NamedTuple):
     ids_in_order: bool = False
     #: Whether `SessionDBProvider.append_one` is there.
     appends_in_one_step: bool = False
+    #: Lists the names of the tables of a store; without it, all declared ones must exist.
+    tables_query: str | None = None
 
     def insert_if_absent(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
         """Return an INSERT that does nothing when a row with the same *key* exists.
@@ -211,7 +215,7 @@ class SessionDBProvider(ABC):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
-    #: Whether a store is a file of this machine, and not on a server.
+    #: Whether a store is a file of this machine, and not on a server; `copy_image` copies it.
     is_file: ClassVar[bool] = False
     #: Seconds that closing a handle waits for upkeep in the background to end.
     closing_seconds: ClassVar[float] = 30.0
@@ -325,6 +329,15 @@ class SessionDBProvider(ABC):
         """
         del has_time
         return Space()
+
+    def copy_image(self, target: Path, on_progress: Callable[[int, int], None]) -> None:
+        """Copy one snapshot of the store to a new file while others may write. Only where `is_file`
+        says so.
+
+        Raises:
+            StoreError: the store cannot be read, or the file cannot be written.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def reclaim(self) -> None:

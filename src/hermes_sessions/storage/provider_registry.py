@@ -18,6 +18,7 @@ from hermes_sessions.storage.provider import DEFAULT_OPEN_OPTIONS, OpenOptions, 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import Settings
     from hermes_sessions.model.retention import RetentionPolicies
+    from hermes_sessions.storage.file_care import FileCare
 
 #: By name: the module, its class, and the driver that comes with the extra of the same name.
 _OURS: Final = {
@@ -105,6 +106,13 @@ def find_provider(name: str) -> type[SessionDBProvider]:
         found: type[SessionDBProvider] = getattr(module, class_name)
         return found
     return _find_elsewhere(name)
+
+
+def file_care() -> FileCare:
+    """Return the tools for stores that are one file, whatever database is configured."""
+    from hermes_sessions.storage.sqlite.file_care import SQLiteFileCare
+
+    return SQLiteFileCare()
 
 
 def _find_elsewhere(name: str) -> type[SessionDBProvider]:

@@ -104,6 +104,7 @@ DIALECT: Final = MySQLDialect(
     for_update=" FOR UPDATE",
     max_params=65_000,
     appends_in_one_step=True,
+    tables_query="SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()",
 )
 
 

@@ -175,6 +175,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
                 tuple(sorted(taken)),
                 size,
                 lambda: self._reading(others),
+                self.dialect.tables_query,
             )
             with back_up_before_migration(source, file=None, patience=self._options.lock_timeout):
                 pass

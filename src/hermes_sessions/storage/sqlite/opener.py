@@ -496,6 +496,7 @@ def _backed_up_first(
         tuple(sorted(applied_migrations(connection))),
         os.stat(real).st_size + wal_size(real),
         lambda: snapshot(connection),
+        schema.TABLES_QUERY,
         copy_image,
     )
     return back_up_before_migration(

@@ -42,7 +42,12 @@ _REBUILT_AT_ONCE: Final = 256 * 2**20
 _READER_PATIENCE: Final = 2.0
 
 DIALECT: Final = Dialect(
-    name="sqlite", update_returning=True, for_update="", max_params=30_000, ids_in_order=True
+    name="sqlite",
+    update_returning=True,
+    for_update="",
+    max_params=30_000,
+    ids_in_order=True,
+    tables_query=schema.TABLES_QUERY,
 )
 
 
@@ -221,11 +226,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             raise StoreUnavailable(f"{path} cannot be measured ({error.strerror}).") from error
 
     def copy_image(self, target: Path, on_progress: Callable[[int, int], None]) -> None:
-        """Copy one snapshot of the store to a new file while others may write; see `store_image`.
-
-        Raises:
-            StoreError: the store cannot be read, or the file cannot be written.
-        """
+        """See `SessionDBProvider.copy_image` and `store_image`."""
         from hermes_sessions.storage.sqlite.store_image import copy_snapshot
 
         engine = self.engine

@@ -22,6 +22,8 @@ from hermes_sessions.storage.tables import COLUMN_STEPS
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
 WRITER_LEVEL: Final = 1
 DOCUMENTED_VERSION: Final = 11
+#: See `Dialect.tables_query`.
+TABLES_QUERY: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 #: The only token of document 0, which every sound index has.
 SENTINEL_WORD: Final = "w__"

@@ -33,6 +33,7 @@ from hermes_sessions.storage.care.backups.verification import (
 )
 from hermes_sessions.storage.fsync import sync_directory
 from hermes_sessions.storage.provider import SessionDBProvider
+from hermes_sessions.storage.provider_registry import file_care
 
 
 class BackupMatch(NamedTuple):
@@ -85,11 +86,6 @@ def opened_as_store(path: Path) -> Iterator[SessionDBProvider]:
 
 @contextmanager
 def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
-    from hermes_sessions.storage.sqlite.connection import SQLiteOptions
-    from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-
-    # With a rollback journal a closed store is a single file.
-    options = SQLiteOptions(journal="delete", durability="normal", back_up_first=False)
     backup = described(container)
     with unpack_directory(container.path.parent) as place:
         file = place / "store.db"
@@ -98,7 +94,7 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
         )
         if backup.kind == "image":
             unpack_image(container, file)
-        provider = SQLiteSessionDBProvider(file, options)
+        provider = file_care().open_working_copy(file, back_up_first=False)
         try:
             if backup.kind == "portable":
                 fill(provider, container, at_once=False, check=lambda _: None)

@@ -43,6 +43,7 @@ from hermes_sessions.storage.fsync import sync_directory
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.migration_backup import BackupSource, CopyImage
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.provider_registry import file_care
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -101,19 +102,14 @@ def source_of(provider: SessionDBProvider) -> BackupSource:
     """Return a provider's store as the source of a backup."""
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
-    copy_image: CopyImage | None = None
-    if provider.name == "sqlite":
-        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-
-        if isinstance(provider, SQLiteSessionDBProvider):
-            copy_image = provider.copy_image
     return BackupSource(
         provider.name,
         identity(provider),
         provider.steps().taken,
         provider.size_bytes(),
         provider.read,
-        copy_image,
+        provider.dialect.tables_query,
+        provider.copy_image if provider.is_file else None,
     )
 
 
@@ -144,7 +140,7 @@ def make(
     try:
         if source.copy_image is None:
             with source.read() as tx, _written(partial) as container:
-                _pack_rows(container, facts, tx, source.provider, on_progress)
+                _pack_rows(container, facts, tx, source.tables_query, on_progress)
         else:
             with _copied(source, source.copy_image, directory, final, on_progress) as image:
                 pack_image(partial, facts, image, portable=portable, on_progress=on_progress)
@@ -190,25 +186,24 @@ def pack_image(
     portable: bool,
     on_progress: Progress = silent,
 ) -> None:
-    """Check a SQLite file that no program writes, and write a backup of it.
+    """Check the file of a store that no program writes, and write a backup of it.
 
     Raises:
         StoreCorrupt: it is damaged.
     """
-    from hermes_sessions.storage.sqlite.store_image import check_image, reading_image
-
+    care = file_care()
     try:
-        check_image(image)
+        care.check_image(image)
     except StoreCorrupt as error:
         raise StoreCorrupt(
             f"{facts['store']} is damaged, so it was not backed up: {error}. Keep the file, "
             f"and repair it with: hermes repair"
         ) from error
-    with reading_image(image) as tx, _written(partial) as container:
+    with care.read_image(image) as tx, _written(partial) as container:
         if portable:
-            _pack_rows(container, facts, tx, "sqlite", on_progress)
+            _pack_rows(container, facts, tx, care.tables_query, on_progress)
         else:
-            _pack_pages(container, facts, tx, image, on_progress)
+            _pack_pages(container, facts, tx, care.tables_query, image, on_progress)
 
 
 @contextmanager
@@ -223,6 +218,7 @@ def _pack_pages(
     container: ContainerWriter,
     facts: dict[str, Any],
     tx: ReadTransaction,
+    tables_query: str,
     image: Path,
     on_progress: Progress,
 ) -> None:
@@ -238,7 +234,7 @@ def _pack_pages(
             unsummed += found.checksum is None
     facts |= {
         "kind": "image",
-        "counts": {table.name: count(tx, table) for table in present(tx, "sqlite")},
+        "counts": {table.name: count(tx, table) for table in present(tx, tables_query)},
         "unsummed": unsummed,
     }
     container.finish(facts)
@@ -248,7 +244,7 @@ def _pack_rows(
     container: ContainerWriter,
     facts: dict[str, Any],
     tx: ReadTransaction,
-    dialect: str,
+    tables_query: str | None,
     on_progress: Progress,
 ) -> None:
     row = tx.one("SELECT COUNT(*) FROM messages")
@@ -261,7 +257,7 @@ def _pack_rows(
 
     with tempfile.SpooledTemporaryFile(_KEPT_IN_MEMORY) as aside:
         with container.section(ROWS) as rows:
-            written = write_rows(tx, dialect, rows, lambda found: _note(aside, found), advance)
+            written = write_rows(tx, tables_query, rows, lambda found: _note(aside, found), advance)
         aside.seek(0)
         with container.section(SESSIONS) as sessions:
             for line in aside:

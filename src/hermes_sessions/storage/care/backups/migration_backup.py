@@ -102,7 +102,7 @@ def _settings(file: Path | None) -> tuple[BackupsSettings, Path]:
 
 def _is_wanted(source: BackupSource, settings: BackupsSettings) -> bool:
     with source.read() as tx:
-        if not any(count(tx, table) for table in present(tx, source.provider)):
+        if not any(count(tx, table) for table in present(tx, source.tables_query)):
             return False
     if not settings.before_migration:
         logger.warning(
@@ -150,7 +150,7 @@ def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
     if not candidates:
         return False
     with source.read() as tx:
-        counts = {table.name: count(tx, table) for table in present(tx, source.provider)}
+        counts = {table.name: count(tx, table) for table in present(tx, source.tables_query)}
     for backup in candidates:
         if backup.counts == counts:
             check_digests(backup.path)

@@ -45,24 +45,19 @@ BESIDE: Final = tuple(
 INCLUDED_TABLES: Final = (*OF_A_SESSION, *BESIDE)
 
 
-_PRESENT: Final = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
-    "postgresql": "SELECT table_name FROM information_schema.tables "
-    "WHERE table_schema = CURRENT_SCHEMA()",
-    "mysql": "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()",
-}
-
-
 def names(table: Table) -> list[str]:
     """Return the names of the included columns."""
     return [column.name for column in table.copied]
 
 
-def present(tx: ReadTransaction, dialect: str) -> tuple[Table, ...]:
-    """Return the included tables that a store has; with pending migrations it has fewer."""
-    if dialect not in _PRESENT:
+def present(tx: ReadTransaction, tables_query: str | None) -> tuple[Table, ...]:
+    """Return the included tables that a store has; with pending migrations it has fewer.
+
+    *tables_query* is that of its `Dialect`.
+    """
+    if tables_query is None:
         return INCLUDED_TABLES
-    there = {row[0] for row in tx.all(_PRESENT[dialect])}
+    there = {row[0] for row in tx.all(tables_query)}
     return tuple(table for table in INCLUDED_TABLES if table.name in there)
 
 
@@ -106,7 +101,7 @@ class WrittenRows(NamedTuple):
 
 def write_rows(
     tx: ReadTransaction,
-    dialect: str,
+    tables_query: str | None,
     rows: SectionWriter,
     note: Callable[[BackedUpSession], None],
     advance: Advance = lambda _: None,
@@ -116,7 +111,7 @@ def write_rows(
     Raises:
         TransferRefused: a value has no portable form; the message says where it is.
     """
-    there = present(tx, dialect)
+    there = present(tx, tables_query)
     written = WrittenRows(
         dict.fromkeys((table.name for table in there), 0),
         {},

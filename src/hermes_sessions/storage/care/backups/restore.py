@@ -37,6 +37,7 @@ from hermes_sessions.storage.care.backups.verification import (
 )
 from hermes_sessions.storage.fsync import sync_file
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.provider_registry import file_care, open_url
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -69,13 +70,11 @@ def restore_backup(
 
     See `restore_file` and `restore_into`, also for the errors.
     """
-    from hermes_sessions.storage.provider_registry import open_url
-
     if not isinstance(into, str | Path):
         provider = into if isinstance(into, SessionDBProvider) else into.provider
         return restore_into(path, provider, on_progress=on_progress, now=now)
     text = str(into)
-    if "://" not in text or text.lower().startswith("sqlite:"):
+    if "://" not in text or text.lower().startswith(f"{file_care().provider}:"):
         return restore_file(path, _file_of(text), on_progress=on_progress, now=now)
     provider = open_url(text)
     try:
@@ -121,7 +120,7 @@ def restore_file(
     real = Path(os.path.realpath(target))
     with opened(Path(path)) as container, _alone(real):
         backup = described(container)
-        _require_unused(real)
+        file_care().require_unused(real)
         new = real.with_name(real.name + _RESTORING)
         try:
             if backup.kind == "image":
@@ -131,34 +130,21 @@ def restore_file(
             kept = _replace(real, new, now(), patience)
         finally:
             _remove(new)
-    return RestoreResult(backup, f"sqlite:///{real}", kept)
-
-
-def _require_unused(real: Path) -> None:
-    from hermes_sessions.storage.sqlite.store_replacement import require_unused
-
-    require_unused(real)
+    return RestoreResult(backup, f"{file_care().provider}:///{real}", kept)
 
 
 def _unpack(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
-    from hermes_sessions.storage.sqlite.store_image import clear_wal_mark, require_known_level
-
     require_free_space(new.parent, container.require("image").raw_length)
     unpack_image(container, new)
     check_unpacked(
         container, backup, new, lambda done, total: on_progress("Verifying", done, total)
     )
-    require_known_level(new)
-    clear_wal_mark(new)
+    file_care().prepare_image(new)
 
 
 def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
-    from hermes_sessions.storage.sqlite.connection import SQLiteOptions
-    from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-
     require_free_space(new.parent, container.require("rows").raw_length)
-    # With a rollback journal a closed store is a single file.
-    provider = SQLiteSessionDBProvider(new, SQLiteOptions(journal="delete", durability="normal"))
+    provider = file_care().open_working_copy(new)
     try:
         _fill(provider, container, backup, at_once=False, on_progress=on_progress)
     finally:
@@ -168,8 +154,6 @@ def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Pro
 
 
 def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
-    from hermes_sessions.storage.sqlite.store_replacement import replace_store
-
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     kept = real.with_name(f"{real.name}.replaced-{stamp}")
     number = 1
@@ -180,7 +164,7 @@ def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
         # For the copy that is kept, and for the journal of the last step.
         require_free_space(real.parent, 2 * real.stat().st_size)
     with explained(real):
-        return replace_store(real, new, kept, patience)
+        return file_care().replace_store(real, new, kept, patience)
 
 
 @contextmanager
@@ -188,9 +172,7 @@ def _alone(real: Path) -> Iterator[None]:
     """Let one process at a time restore a file, and remove the remains of a killed one."""
     import fcntl
 
-    from hermes_sessions.storage.sqlite.file_access import prepare_directory
-
-    prepare_directory(real)
+    file_care().prepare_directory(real)
     lock = real.with_name(f"{real.name}.restore-lock")
     with explained(lock):
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -65,7 +65,7 @@ def fill(
             partial(_fill, target=target, container=container, check=check, advance=advance)
         )
         return
-    target.write(require_empty)
+    target.write(partial(require_empty, tables_query=target.dialect.tables_query))
     for batch in _batches(container):
         target.write(partial(_insert, batch=batch))
         advance(len(batch.get("messages", ())))
@@ -83,7 +83,7 @@ def _fill(
     check: Check,
     advance: Advance,
 ) -> None:
-    require_empty(tx, target.dialect.name)
+    require_empty(tx, target.dialect.tables_query)
     for batch in _batches(container):
         _insert(tx, batch)
         advance(len(batch.get("messages", ())))
@@ -93,13 +93,13 @@ def _fill(
     check(tx)
 
 
-def require_empty(tx: WriteTransaction, dialect: str = "sqlite") -> None:
+def require_empty(tx: WriteTransaction, tables_query: str | None) -> None:
     """Refuse a store that is not empty.
 
     Raises:
         BackupRefused: the message says what it contains, and what to do.
     """
-    held = {table.name: rows for table in present(tx, dialect) if (rows := count(tx, table))}
+    held = {table.name: rows for table in present(tx, tables_query) if (rows := count(tx, table))}
     if held:
         some = ", ".join(f"{number} in {name}" for name, number in list(held.items())[:3])
         raise BackupRefused(

@@ -28,6 +28,7 @@ from hermes_sessions.storage.care.backups.portable_format import (
     read_sums,
 )
 from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.provider_registry import file_care
 from hermes_sessions.storage.transfer.reader import checksum_sessions, ids_page, messages_of
 
 #: Called with the number of bytes or messages done, and the total.
@@ -151,12 +152,11 @@ def check_unpacked(
     Raises:
         BackupDamaged: it is damaged or differs.
     """
-    from hermes_sessions.storage.sqlite.store_image import check_image, reading_image
-
+    care = file_care()
     try:
-        check_image(image)
-        with reading_image(image) as tx:
-            _compare_counts(container, backup, tx, "sqlite")
+        care.check_image(image)
+        with care.read_image(image) as tx:
+            _compare_counts(container, backup, tx, care.tables_query)
             compare_sums(
                 container, sums_of(tx), read_sums(container, SESSIONS), backup, on_progress
             )
@@ -165,9 +165,9 @@ def check_unpacked(
 
 
 def _compare_counts(
-    container: Container, backup: Backup, tx: ReadTransaction, dialect: str
+    container: Container, backup: Backup, tx: ReadTransaction, tables_query: str
 ) -> None:
-    found = {table.name: count(tx, table) for table in present(tx, dialect)}
+    found = {table.name: count(tx, table) for table in present(tx, tables_query)}
     for table in {*found, *backup.counts}:
         if found.get(table) != backup.counts.get(table):
             raise container.damaged(

@@ -1,0 +1,64 @@
+"""The tools for SQLite files; see `FileCare`. Each loads its module when it is first used."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import ClassVar
+
+from hermes_sessions.storage.file_care import FileCare
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
+
+
+class SQLiteFileCare(FileCare):
+    """See `FileCare`."""
+
+    provider: ClassVar[str] = "sqlite"
+    tables_query: ClassVar[str] = TABLES_QUERY
+
+    def check_image(self, image: Path) -> None:
+        """See `FileCare.check_image`."""
+        from hermes_sessions.storage.sqlite.store_image import check_image
+
+        check_image(image)
+
+    def read_image(self, image: Path) -> AbstractContextManager[ReadTransaction]:
+        """See `FileCare.read_image`."""
+        from hermes_sessions.storage.sqlite.store_image import reading_image
+
+        return reading_image(image)
+
+    def prepare_image(self, image: Path) -> None:
+        """See `FileCare.prepare_image`."""
+        from hermes_sessions.storage.sqlite.store_image import clear_wal_mark, require_known_level
+
+        require_known_level(image)
+        clear_wal_mark(image)
+
+    def open_working_copy(self, file: Path, *, back_up_first: bool = True) -> SessionDBProvider:
+        """See `FileCare.open_working_copy`."""
+        from hermes_sessions.storage.sqlite.connection import SQLiteOptions
+        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+        # With a rollback journal a closed store is a single file.
+        options = SQLiteOptions(journal="delete", durability="normal", back_up_first=back_up_first)
+        return SQLiteSessionDBProvider(file, options)
+
+    def prepare_directory(self, file: Path) -> None:
+        """See `FileCare.prepare_directory`."""
+        from hermes_sessions.storage.sqlite.file_access import prepare_directory
+
+        prepare_directory(file)
+
+    def require_unused(self, file: Path) -> None:
+        """See `FileCare.require_unused`."""
+        from hermes_sessions.storage.sqlite.store_replacement import require_unused
+
+        require_unused(file)
+
+    def replace_store(self, file: Path, new: Path, kept: Path, patience: float) -> Path | None:
+        """See `FileCare.replace_store`."""
+        from hermes_sessions.storage.sqlite.store_replacement import replace_store
+
+        return replace_store(file, new, kept, patience)
