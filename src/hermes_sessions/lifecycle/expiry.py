@@ -86,6 +86,15 @@ class ExpiryPass(NamedTuple):
     #: Number of sessions over a retention limit that were moved to the trash.
     retired: int = 0
 
+    @property
+    def left_behind(self) -> list[str]:
+        """The former name of `orphaned`."""
+        return self.orphaned
+
+
+#: The former name.
+Pass = ExpiryPass
+
 
 class ExpiryWatcher:
     """Makes passes at intervals: `run` in a thread, or `run_pass` from an external scheduler."""

@@ -69,6 +69,10 @@ class RecoveryReport(NamedTuple):
         return [one for one in self.set_aside if one.is_stuck]
 
 
+#: The former name.
+Recovery = RecoveryReport
+
+
 class DrainReport(NamedTuple):
     """The result of a drain."""
 

@@ -163,6 +163,10 @@ class RetentionApproval(NamedTuple):
     messages: int
 
 
+#: The former name.
+Consent = RetentionApproval
+
+
 class RetentionPlan(NamedTuple):
     """What the policies would remove at one moment. Making it changes nothing."""
 
