@@ -1,5 +1,6 @@
 """Options and ground rules of the whole suite; fixtures live in the folders of their subjects."""
 
+import functools
 import os
 import shutil
 import signal
@@ -14,20 +15,41 @@ import pytest
 from tests import fault_matrix
 from tests.servers.fixtures import galera, mariadb, postgresql  # noqa: F401 - for every folder
 
-_started = time.monotonic()
+#: Why a test is skipped after `--budget` seconds.
+_NO_TIME_LEFT = "no time left in the budget of this run"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     budget = item.config.getoption("--budget")
-    if budget is not None and time.monotonic() - _started > budget:
-        pytest.skip(f"the {budget:g} s of this run are over")
+    if budget is not None and time.monotonic() - _first_test_at() > budget:
+        pytest.skip(_NO_TIME_LEFT)
     fault_matrix.pytest_runtest_setup(item)
+
+
+@functools.cache
+def _first_test_at() -> float:
+    """Return when the first test of this process began: a slow collection costs no test."""
+    return time.monotonic()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [
+        one
+        for one in terminalreporter.stats.get("skipped", ())
+        if _NO_TIME_LEFT in str(one.longrepr)
+    ]
+    if skipped:
+        terminalreporter.write_line(
+            f"{len(skipped)} affected tests had no time to run. Run all with: ./test"
+        )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     fault_matrix.pytest_addoption(parser)
     parser.addoption("--long", action="store_true", help="longer fault, load and property runs")
-    parser.addoption("--budget", type=float, help="skip what has not begun after so many seconds")
+    parser.addoption(
+        "--budget", type=float, help="skip tests that have not begun N seconds after the first"
+    )
     parser.addoption("--large", action="store_true", help="run the tests marked large, too")
 
 
@@ -35,11 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
     fault_matrix.pytest_configure(config)
     for name in [name for name in os.environ if name.startswith("HERMES_")]:
         del os.environ[name]
-    # Whoever starts the tests in the background of a shell, or with nohup, has these ignored, for
-    # us and for every process that a test starts and ends so.
+    # A shell ignores these signals for programs in the background or under nohup. Processes that a
+    # test starts would inherit that, and the test could not stop them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # A test that forgets to choose its own home must not meet the one of whoever runs it.
+    # A test that forgets to choose its own home must not use the developer's.
     home = tempfile.mkdtemp(prefix="hermes-tests-")
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["HERMES_HOME"] = home
