@@ -39,7 +39,7 @@ EXCEPTIONS = {
     "hermes_sessions.storage.care.erasure.discovery:_sessions_of": "names of two columns",
     "hermes_sessions.storage.care.erasure.discovery:_platforms": "names of columns in a constant",
     "hermes_sessions.storage.care.erasure.row_removal:_topics": "names of columns in a constant",
-    "hermes_sessions.storage.care.repair.salvage:_save_documented": "names of declared columns",
+    "hermes_sessions.storage.sqlite.repair.salvage:_save_documented": "names of declared columns",
     "hermes_sessions.storage.mysql.provider:upsert": "names of columns",
     "hermes_sessions.storage.mysql.provider:_recreate_index": "names of tables, hexadecimal",
     "hermes_sessions.storage.mysql.schema:_create": "declarations of tables.py",

@@ -1,17 +1,22 @@
-"""The port of the tools for a store that is one file: images, replacement, private copies.
+"""The port of the tools for a store that is one file: images, replacement, repair, import.
 
-Backups need them whatever database is configured, so they do not belong to an open
-store. `provider_registry.file_care` returns them.
+Backups, repair and import need them whatever database is configured, so they do not belong to an
+open store. `provider_registry.file_care` returns them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
+    from hermes_sessions.storage.sessiondb import SessionDB
 
 
 class FileCare(ABC):
@@ -80,4 +85,50 @@ class FileCare(ABC):
         Raises:
             StoreLocked: the store is in use; the message says by which program.
             SchemaRefused, UnsafeStore, StoreError, OSError: the old store is still in place.
+        """
+
+    @abstractmethod
+    def open_missing(self, file: Path) -> SessionDBProvider:
+        """Open an empty store that stands for a missing file: it takes up no space, and what is
+        written to it is lost when it is closed.
+        """
+
+    @abstractmethod
+    def check_store(self, file: Path) -> RepairReport:
+        """See `hermes_sessions.storage.care.repair.file_repair.check`."""
+
+    @abstractmethod
+    def repair_store(self, file: Path, options: RepairOptions) -> RepairReport:
+        """See `hermes_sessions.storage.care.repair.file_repair.repair`."""
+
+    @abstractmethod
+    def is_database(self, file: Path) -> bool:
+        """Return whether a file is a database of this kind; False if it cannot be read."""
+
+    @abstractmethod
+    def require_importable(self, file: Path) -> None:
+        """Refuse a file that `import_database` would refuse, before anything is created for it.
+
+        A file that is not a database is not examined, unless it is an emptied database. Raises like
+        `import_database`.
+        """
+
+    @abstractmethod
+    def import_target(self, source: Path, configured_file: Path) -> Path:
+        """Return the store that *source* is imported into: the configured one, or another file
+        beside it if *source* itself has that path and is not a store of this product.
+
+        Raises:
+            ImportRefused: *source* is the configured store.
+        """
+
+    @abstractmethod
+    def import_database(
+        self, db: SessionDB, source: Path, on_progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, Any]:
+        """Copy everything in a Hermes database into *db* and return a report.
+
+        Raises:
+            ImportRefused: the file is not a Hermes database.
+            StoreCorrupt: its write-ahead log is damaged or missing.
         """

@@ -279,9 +279,9 @@ def import_file(
     Raises:
         ImportRefused: the file, a line or a session in it cannot be used; nothing was written.
     """
-    from hermes_sessions.storage.sqlite.read_only_file import is_database
+    from hermes_sessions.storage.provider_registry import file_care
 
-    if is_database(Path(path)):
+    if file_care().is_database(Path(path)):
         raise ImportRefused(f"{path} is a database; read it with import_database().")
     file = JsonlFile(path, on_progress)
     report = db.import_sessions(file)

@@ -17,10 +17,11 @@ from hermes_sessions.errors import (
     StoreLocked,
     StoreMissing,
 )
-from hermes_sessions.storage.care.repair.file_repair import check, kept_files, repair
+from hermes_sessions.storage.care.repair.file_repair import check, repair
 from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport, Way
 from hermes_sessions.storage.sqlite.inspection import FileInspection
 from hermes_sessions.storage.sqlite.repair import recover_tool
+from hermes_sessions.storage.sqlite.repair.file_repair import kept_files
 from hermes_sessions.storage.sqlite.repair.row_file import RowFile
 from tests.care.repair.damage import (
     MESSAGES,

@@ -9,8 +9,7 @@ from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.repair.report import RepairReport, TableReport
-    from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
+    from hermes_sessions.storage.care.repair.report import FileFinding, RepairReport, TableReport
 
 #: How many entries of each kind are listed; --json lists all.
 _LISTED = 20

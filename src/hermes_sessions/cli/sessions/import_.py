@@ -17,12 +17,7 @@ from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import configured_file, open_for_writing
 from hermes_sessions.errors import ImportRefused
 from hermes_sessions.storage.jsonl import import_file
-from hermes_sessions.storage.sqlite.hermes_database import (
-    import_database,
-    is_database,
-    require_importable,
-    target_for,
-)
+from hermes_sessions.storage.provider_registry import file_care
 
 Record = Mapping[str, Any]
 
@@ -45,13 +40,14 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
     database of any Hermes version; it is only read. Importing a file again only adds what is new.
     A session that is already stored with different content is skipped, and the exit code is 1.
     """
+    care = file_care()
     with rereadable_copy(source) as path:
-        from_database = source != STANDARD_STREAM and is_database(path)
+        from_database = source != STANDARD_STREAM and care.is_database(path)
         if source != STANDARD_STREAM:
-            require_importable(path)
+            care.require_importable(path)
         target = _target(path, into, from_database=from_database)
         with open_for_writing(console, target) as db:
-            reader = import_database if from_database else import_file
+            reader = care.import_database if from_database else import_file
             with console.progress("Importing", 1) as progress:
                 report = reader(db, path, progress.reach)
     store = target or configured_file()
@@ -77,7 +73,7 @@ def _target(source: Path, into: str | None, *, from_database: bool) -> Path | No
     if not from_database:
         return None
     configured = configured_file()
-    target = target_for(source, configured)
+    target = file_care().import_target(source, configured)
     return None if target == configured else target
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes_sessions.storage.file_care import FileCare
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
+    from hermes_sessions.storage.sessiondb import SessionDB
 
 
 class SQLiteFileCare(FileCare):
@@ -62,3 +67,47 @@ class SQLiteFileCare(FileCare):
         from hermes_sessions.storage.sqlite.store_replacement import replace_store
 
         return replace_store(file, new, kept, patience)
+
+    def open_missing(self, file: Path) -> SessionDBProvider:
+        """See `FileCare.open_missing`."""
+        from hermes_sessions.storage.sqlite.missing_file import MissingFileProvider
+
+        return MissingFileProvider(file)
+
+    def check_store(self, file: Path) -> RepairReport:
+        """See `FileCare.check_store`."""
+        from hermes_sessions.storage.sqlite.repair.file_repair import check
+
+        return check(file)
+
+    def repair_store(self, file: Path, options: RepairOptions) -> RepairReport:
+        """See `FileCare.repair_store`."""
+        from hermes_sessions.storage.sqlite.repair.file_repair import repair
+
+        return repair(file, options)
+
+    def is_database(self, file: Path) -> bool:
+        """See `FileCare.is_database`."""
+        from hermes_sessions.storage.sqlite.read_only_file import is_database
+
+        return is_database(file)
+
+    def require_importable(self, file: Path) -> None:
+        """See `FileCare.require_importable`."""
+        from hermes_sessions.storage.sqlite.hermes_database import require_importable
+
+        require_importable(file)
+
+    def import_target(self, source: Path, configured_file: Path) -> Path:
+        """See `FileCare.import_target`."""
+        from hermes_sessions.storage.sqlite.read_only_file import target_for
+
+        return target_for(source, configured_file)
+
+    def import_database(
+        self, db: SessionDB, source: Path, on_progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, Any]:
+        """See `FileCare.import_database`."""
+        from hermes_sessions.storage.sqlite.hermes_database import import_database
+
+        return import_database(db, source, on_progress)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
-
 # Options
 
 #: auto: the sqlite3 tool if it supports recovery, row by row otherwise.
@@ -33,6 +31,18 @@ class RepairOptions(NamedTuple):
     way: Way = "auto"
     clock: Callable[[], float] = time.time
     on_progress: Callable[[str, int], None] = _say_nothing
+
+
+#: header, file, schema, table, index and log need a salvage; search can be rebuilt in place.
+What = Literal["header", "file", "schema", "table", "search", "log"]
+
+
+class FileFinding(NamedTuple):
+    """One problem of a file."""
+
+    what: What
+    where: str
+    detail: str
 
 
 #: sound: nothing to do. damaged: only checked. rebuilt: the search index, in place.

@@ -1,1 +1,1 @@
-"""Recovery of rows from a damaged file; see `hermes_sessions.storage.care.repair`."""
+"""Recovery of rows from a damaged file; see `file_repair`."""

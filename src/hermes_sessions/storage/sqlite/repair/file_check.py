@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreError
+from hermes_sessions.storage.care.repair.report import FileFinding
 from hermes_sessions.storage.sqlite.file_kind import FileType, had_store, identify_file
 from hermes_sessions.storage.sqlite.read_only_file import is_database, reading
 from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted, rows_of
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
 from hermes_sessions.storage.sqlite.wal_files import WalState, inspect_wal
-
-#: header, file, schema, table, index and log need a salvage; search can be rebuilt in place.
-What = Literal["header", "file", "schema", "table", "search", "log"]
 
 #: Messages for a table with damaged texts.
 NO_TEXT: Final = "a text in it is not UTF-8"
@@ -24,14 +22,6 @@ _MOST: Final = 100
 _LISTED: Final = 3
 _SEARCH: Final = ("search_index", "search_state", "search_queue", "search_titles")
 _DAMAGE: Final = (apsw.CorruptError, apsw.IOError, apsw.SQLError, apsw.NotADBError)
-
-
-class FileFinding(NamedTuple):
-    """One problem."""
-
-    what: What
-    where: str
-    detail: str
 
 
 def check_file(path: Path) -> list[FileFinding]:
