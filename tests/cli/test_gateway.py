@@ -179,7 +179,7 @@ def test_restart_and_stop_from_another_terminal(
     assert process.wait() == 0
     again = call("stop", "--no-wait")
     assert (again.returncode, again.stdout) == (1, "")
-    assert "No gateway runs on this machine" in again.stderr
+    assert "No gateway is running on this machine" in again.stderr
 
 
 def test_with_json_everything_in_the_log_is_json(
@@ -219,7 +219,7 @@ def test_one_that_was_killed_does_not_run(
     for command in ("stop", "restart"):
         result = hermes.call("gateway", command)
         assert result.code == 1
-        assert "No gateway runs on this machine" in result.err
+        assert "No gateway is running on this machine" in result.err
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -277,7 +277,7 @@ def test_a_missing_package_is_named(hermes: Hermes) -> None:
 def test_status_without_a_gateway(hermes: Hermes) -> None:
     result = hermes.call("gateway", "status")
     assert result.code == 1
-    assert result.out.startswith("Not running. Start it with: hermes gateway run\n")
+    assert result.out.startswith("Not running. To start a gateway, run: hermes gateway run\n")
     assert hermes.call("gateway", "status", "--json").json["living"] == []
 
 
@@ -288,8 +288,8 @@ def test_stop_without_a_gateway(hermes: Hermes) -> None:
 
 
 def test_queue_shows_and_redelivers_what_was_kept(hermes: Hermes) -> None:
-    assert hermes.call("gateway", "queue", "--kept").out == "Nothing was kept.\n"
-    assert hermes.call("gateway", "queue", "--redeliver").out == "Nothing was kept.\n"
+    assert hermes.call("gateway", "queue", "--kept").out == "No messages are kept.\n"
+    assert hermes.call("gateway", "queue", "--redeliver").out == "No messages are kept.\n"
     spool = Spool(spool_directory(hermes.home))
     source = SessionSource(Platform.TELEGRAM, "12", user_id="u")
     for number in range(2):
@@ -315,7 +315,7 @@ def test_queue_shows_and_redelivers_what_was_kept(hermes: Hermes) -> None:
 
 
 def test_queue_shows_and_retries_dead_replies(hermes: Hermes) -> None:
-    assert hermes.call("gateway", "queue").out == "Nothing waits.\n"
+    assert hermes.call("gateway", "queue").out == "The queue is empty.\n"
     with hermes.db() as db:
         outbox = Outbox(db.store, "default")
         number = outbox.put(reply_to(Target("telegram", "12"), "secret words"))
@@ -330,7 +330,7 @@ def test_queue_shows_and_retries_dead_replies(hermes: Hermes) -> None:
     assert "secret" not in str(document)
     retried = hermes.call("gateway", "queue", "--retry", str(number), "--json")
     assert (retried.code, retried.json) == (0, {"retried": number})
-    assert hermes.call("gateway", "queue", "--dead").out == "Nothing waits.\n"
+    assert hermes.call("gateway", "queue", "--dead").out == "The queue is empty.\n"
     refused = hermes.call("gateway", "queue", "--retry", str(number))
     assert (refused.code, refused.out) == (1, "")
     assert "hermes gateway queue --dead" in refused.err
@@ -350,7 +350,7 @@ def test_status_tells_what_waits_for_the_database(hermes: Hermes, tmp_path: Path
     assert (before["spooled"], before["put_aside"]) == (0, 0)
     place = keep_one(tmp_path)
     shown = hermes.call("gateway", "status")
-    assert f"Messages that wait for the database in {place}: 1; a gateway stores" in shown.out
+    assert f"Messages waiting for the database in {place}: 1; a gateway will store" in shown.out
     (place / "1.refused").write_text("{}\n")
     after = hermes.call("gateway", "status", "--json").json
     assert (after["spooled"], after["put_aside"]) == (1, 1)
@@ -366,11 +366,11 @@ def test_without_a_database_status_and_stop_say_what_is_known(
     place = keep_one(tmp_path)
     shown = hermes.call("gateway", "status")
     assert (shown.code, shown.out) == (3, "")
-    assert f"Messages that wait for the database in {place}: 1" in shown.err
+    assert f"Messages waiting for the database in {place}: 1" in shown.err
     assert "cannot be reached" in shown.err
     stopped = hermes.call("gateway", "stop")
     assert stopped.code == 3
-    assert "`kill -TERM NUMBER` tells it the same" in stopped.err
+    assert "run: kill -TERM PID" in stopped.err
 
 
 def test_pairing(hermes: Hermes) -> None:

@@ -93,9 +93,9 @@ def test_somebody_at_a_terminal_sets_a_platform_up(hermes: Hermes, place: Place)
             wait_for_prompt(terminal, name)
             terminal.keys(f"{answer}\n")
         if place.anna is not None:
-            terminal.wait_for("Ids, with commas between them [nobody]: ")
+            terminal.wait_for("User ids, separated by commas [none]: ")
             terminal.keys(f"{place.anna}, {place.anna}\n")
-            terminal.wait_for("Give out codes? [Y/n] ")
+            terminal.wait_for("Send pairing codes? [Y/n] ")
             terminal.keys("n\n")
             terminal.wait_for("Home channel [none]: ")
             terminal.keys(f"{place.home}\n")
@@ -190,7 +190,7 @@ def test_discord_without_the_intent_is_refused(hermes: Hermes) -> None:
         server.close()
 
     assert result.code != 0
-    assert "may not read what people write" in result.err
+    assert "may not read messages" in result.err
     assert nothing_written(hermes)
 
 
@@ -248,7 +248,7 @@ def test_a_port_that_is_taken_is_told(hermes: Hermes) -> None:
     assert refused.code != 0
     assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
     assert unchecked.code == 0, unchecked.err
-    assert "unchecked" in unchecked.out
+    assert "not checked" in unchecked.out
     assert len(kept(hermes)["HERMES_API_TOKEN"]) == 64
 
 
@@ -366,7 +366,7 @@ def test_a_wrong_answer_can_be_given_again(hermes: Hermes) -> None:
         terminal.keys("y\n")
         wait_for_prompt(terminal, "Bot token")
         terminal.keys(f"{place.secrets['TELEGRAM_BOT_TOKEN']}\n")
-        terminal.wait_for(f"It works: {place.who}")
+        terminal.wait_for(f"Connected as {place.who}")
         terminal.press_interrupt()
         assert terminal.finish() == 130
 
@@ -405,8 +405,8 @@ def test_without_a_platform_they_are_listed(hermes: Hermes) -> None:
             ["telegrm", "--yes"],
             "Known: api, discord, local, matrix, signal, slack, telegram, whats",
         ),
-        (["telegram"], "Nobody can be asked here. With --yes"),
-        (["telegram", "--json"], "Nobody can be asked here. With --yes"),
+        (["telegram"], "There is no terminal for questions."),
+        (["telegram", "--json"], "There is no terminal for questions."),
         (["telegram", "--yes"], "set TELEGRAM_BOT_TOKEN, or name another variable with --token-f"),
         (["signal", "--yes"], "Number: --set account=…"),
         (["slack", "--yes"], "or instead of Signing secret, App token: set SLACK_APP_TOKEN"),
@@ -414,7 +414,7 @@ def test_without_a_platform_they_are_listed(hermes: Hermes) -> None:
         (["telegram", "--yes", "--set", "token=1:x"], "--secret-from-env token=VARIABLE"),
         (["slack", "--yes", "--set", "app_token=x"], "--secret-from-env app_token=VARIABLE"),
         (["telegram", "--yes", "--set", "base_url"], "--set takes KEY=VALUE"),
-        (["telegram", "--yes", "--set", "webhook.url=x"], "only keys of the section itself"),
+        (["telegram", "--yes", "--set", "webhook.url=x"], "nested keys cannot be set here"),
         (
             ["telegram", "--yes", "--secret-from-env", "tokn=X"],
             "has no secret 'tokn'. Known: token",

@@ -60,14 +60,15 @@ def test_a_number_that_another_program_has_now(
     result = hermes.call("gateway", command)
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        f"Error: No gateway runs on this machine. Process {child.pid} is another program now and "
-        f"was left alone: the gateway that had this number is gone. See: hermes gateway status\n"
+        f"Error: No gateway is running on this machine. Process {child.pid} is now another "
+        f"program and was left alone: the gateway that had this pid is gone. "
+        f"For details, run: hermes gateway status\n"
     )
     status = hermes.call("gateway", "status")
     assert status.code == 1
     assert (
-        f"Silent: process {child.pid}, last heard of just now, is another program now; "
-        f"what it ran goes on when a gateway starts\n"
+        f"Silent: process {child.pid}, last heartbeat just now, its pid now belongs to another "
+        f"program; its turns continue when a gateway starts\n"
     ) in status.out
     assert ended_by_itself(child)
 
@@ -83,9 +84,9 @@ def test_one_of_which_nothing_is_known(
     result = hermes.call("gateway", command)
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        f"Error: No gateway was signalled. Process {child.pid} was left alone, because it cannot "
-        f"be told whether it is the gateway. If you know that it is, run `{advice} {child.pid}`. "
-        f"See: hermes gateway status\n"
+        f"Error: No gateway was signalled. Process {child.pid} was left alone, because it may "
+        f"not be the gateway. If you know that it is, run `{advice} {child.pid}`. "
+        f"For details, run: hermes gateway status\n"
     )
     assert ended_by_itself(child)
 
@@ -99,7 +100,7 @@ def test_the_gateway_is_stopped_and_the_other_is_not(hermes: Hermes, children: l
         0,
         {"stopped": [gateway.pid], "left_alone": [stranger.pid]},
     )
-    assert result.err.startswith(f"Process {stranger.pid} is another program now")
+    assert result.err.startswith(f"Process {stranger.pid} is now another program")
     assert gateway.wait() == -signal.SIGTERM
     assert ended_by_itself(stranger)
 
@@ -115,7 +116,7 @@ def test_one_that_another_got_the_number_of_at_this_moment(
     monkeypatch.setattr(stop_restart, "send_signal", found)
     result = hermes.call("gateway", "stop", "--no-wait")
     assert result.code == 1
-    assert "is another program now" in result.err
+    assert "is now another program" in result.err
 
 
 def test_a_gateway_of_another_user(
@@ -129,7 +130,7 @@ def test_a_gateway_of_another_user(
     monkeypatch.setattr(stop_restart, "send_signal", refused)
     result = hermes.call("gateway", "stop")
     assert result.code == 1
-    assert f"Process {children[0].pid} is the gateway of another user" in result.err
+    assert f"Process {children[0].pid} is a gateway of another user" in result.err
 
 
 def test_one_that_does_not_stop_is_killed(hermes: Hermes) -> None:
@@ -155,7 +156,7 @@ def test_one_that_runs_elsewhere(hermes: Hermes, children: list[Child]) -> None:
     result = hermes.call("gateway", "stop")
     assert result.code == 1
     assert result.err == (
-        "Error: No gateway runs on this machine. It runs on: elsewhere. "
-        "See: hermes gateway status\n"
+        "Error: No gateway is running on this machine. Running on: elsewhere. "
+        "For details, run: hermes gateway status\n"
     )
     assert ended_by_itself(child)

@@ -159,7 +159,7 @@ def test_status_without_a_gateway_says_what_it_waits_for(place: Place, away: Awa
         assert process.stderr is not None
         told = process.stderr.readline()
         process.kill()
-    assert told == "No gateway runs in this home. Waiting for the database …\n"
+    assert told == "No gateway is running in this home. Waiting for the database …\n"
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_restart_and_stop_while_the_database_is_away(
     with gone(place):
         restarted = away.call("restart")
         assert (restarted.code, restarted.out) == (0, f"Process {command.pid} was restarted.\n")
-        wait_until(lambda: "waits for the database" in away.call("status").out)
+        wait_until(lambda: "waiting for the database" in away.call("status").out)
     command.wait_for_line("ready", 2)
     with gone(place):
         ended = away.call("stop")
@@ -236,7 +236,7 @@ def test_a_gateway_that_waits_ends_at_once(
         wait_until(lambda: is_answered(away))
         command.signal(number)
         assert command.wait(PROMPT) == 0
-    assert "stopped before the database could be reached" in command.lines[-1]
+    assert "stopped before the database became available" in command.lines[-1]
 
 
 def test_a_gateway_that_is_not_to_wait(place: Place, away: Away) -> None:

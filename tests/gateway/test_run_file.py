@@ -176,7 +176,7 @@ def test_one_that_hangs_is_killed(hermes: Hermes, waiting: GatewayCommand) -> No
     status = hermes.call("gateway", "status")
     assert status.code == 0
     assert f"Running: process {waiting.pid} on " in status.out
-    assert "\n  does not answer; if that does not pass: hermes gateway stop\n" in status.out
+    assert "\n  does not answer; if it stays so, run: hermes gateway stop\n" in status.out
     stopped = hermes.call("gateway", "stop", "--timeout", "0", "--json")
     told = {"stopped": [], "left_alone": [], "killed": [waiting.pid]}
     assert (stopped.code, stopped.json) == (0, told)
@@ -187,7 +187,7 @@ def test_a_restart_that_fails_is_told(hermes: Hermes, waiting: GatewayCommand) -
     (hermes.home / "config.yaml").write_text(AWAY.replace("api:", "unknown:"))
     result = hermes.call("gateway", "restart")
     assert result.code == 1
-    assert f"Process {waiting.pid} ended and did not start again" in result.err
+    assert f"Process {waiting.pid} ended and did not restart" in result.err
 
 
 def test_a_home_in_which_nothing_can_be_written(hermes: Hermes) -> None:

@@ -8,7 +8,8 @@ from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_wit
 
 COMMANDS = {
     "chat": LazyCommand(
-        "hermes_sessions.cli.chat.command:chat", "Talk to a model; also as hermes alone."
+        "hermes_sessions.cli.chat.command:chat",
+        "Chat with a model; the same as hermes without a command.",
     ),
     "sessions": LazyCommand(
         "hermes_sessions.cli.sessions:sessions", "List, read and manage stored sessions."

@@ -1,4 +1,4 @@
-"""``hermes gateway``: an agent on messengers."""
+"""``hermes gateway``: run the agent on messengers."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import click
 
 from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
-# The ``hermes gateway`` group: which commands there are, and where they live.
-
-
 _HERE = "hermes_sessions.cli.gateway"
-
 
 COMMANDS = {
     "setup": LazyCommand(
         f"{_HERE}.setup:setup",
-        "Connect a messenger: ask, check, and write the configuration.",
+        "Set up a messenger and write its configuration.",
     ),
-    "run": LazyCommand(f"{_HERE}.run:run", "Connect the agent to the messengers enabled."),
-    "chat": LazyCommand(f"{_HERE}.chat:chat", "Talk to the agent of a running gateway."),
-    "status": LazyCommand(f"{_HERE}.status:status", "Show who runs, what waits and what failed."),
-    "stop": LazyCommand(f"{_HERE}.stop_restart:stop", "Let running turns finish, and stop."),
-    "restart": LazyCommand(
-        f"{_HERE}.stop_restart:restart", "Let running turns finish, and start again."
+    "run": LazyCommand(f"{_HERE}.run:run", "Connect the agent to the enabled messengers."),
+    "chat": LazyCommand(f"{_HERE}.chat:chat", "Chat with the agent of a running gateway."),
+    "status": LazyCommand(
+        f"{_HERE}.status:status", "Show running gateways, queued messages and failures."
     ),
-    "queue": LazyCommand(f"{_HERE}.queue:queue", "Show messages that wait and replies not sent."),
-    "pair": LazyCommand(f"{_HERE}.pair:pair", "Let somebody talk to the agent."),
+    "stop": LazyCommand(f"{_HERE}.stop_restart:stop", "Finish running turns and stop."),
+    "restart": LazyCommand(f"{_HERE}.stop_restart:restart", "Finish running turns and restart."),
+    "queue": LazyCommand(f"{_HERE}.queue:queue", "Show queued messages and unsent replies."),
+    "pair": LazyCommand(f"{_HERE}.pair:pair", "Let a user talk to the agent."),
     "explain": LazyCommand(
         "hermes_sessions.cli.sessions.explain:explain",
         "Explain why a conversation uses its current session.",
@@ -38,6 +34,6 @@ COMMANDS = {
 def gateway(context: click.Context) -> None:
     """Run the agent on messengers.
 
-    Platforms are enabled in config.yaml, which setup writes: see docs/gateway.md.
+    Enable platforms in config.yaml, or let hermes gateway setup do it: see docs/gateway.md.
     """
     show_help_without_command(context)

@@ -1,4 +1,4 @@
-"""Work that a command may have to leave behind: a database that is frozen keeps its thread."""
+"""Background threads that a command can abandon, because a frozen database may block them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ _SERVER_SECONDS: Final = 1.2
 
 
 def store_seconds(settings: Settings) -> float | None:
-    """Return how long the store is waited for where gateways are known without it; None for a
-    file, which answers or fails.
+    """Return how long to wait for the store when its answer is optional.
+
+    None means no limit: a SQLite file answers or fails, it does not hang like a server.
     """
     return _SERVER_SECONDS if settings.sessiondb.store_file is None else None
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:
-    """Start *work* in a thread that does not keep the process from ending."""
+    """Run *work* in a daemon thread, which does not keep the process alive."""
     future: Future[T] = Future()
-    # It cannot be taken back.
+    # The thread starts at once, so the work can no longer be cancelled.
     future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised again by result()
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

@@ -14,21 +14,25 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.errors import NotFound
 
 
-@click.command(short_help="Talk to the agent of a running gateway.")
-@click.option("--chat", "name", default="main", show_default=True, help="The conversation.")
+@click.command(short_help="Chat with the agent of a running gateway.")
+@click.option(
+    "--chat", "name", default="main", show_default=True, help="The name of the conversation."
+)
 @pass_console
 def chat(console: Console, *, name: str) -> None:
-    """Talk to the agent through the socket of a gateway that runs on this machine.
+    """Chat with the agent through the socket of a gateway on this machine.
 
-    Needs platforms.local.enabled. Lines are read from standard input; the end of it (Ctrl-D) leaves
-    when everything has been answered.
+    Requires platforms.local.enabled. Reads lines from standard input; at its end (Ctrl-D), waits
+    for the remaining answers and exits.
     """
     from hermes_sessions.gateway.platforms.local.settings import LocalSettings, require_short_path
     from hermes_sessions.gateway.platforms.local.socket_client import ConnectionRefused, converse
     from hermes_sessions.gateway.platforms.settings import read_settings
 
     if console.as_json:
-        raise click.UsageError("--json is not for a talk. The socket speaks JSON: docs/local.md")
+        raise click.UsageError(
+            "A chat cannot use --json. The socket itself speaks JSON: see docs/local.md"
+        )
     settings = load_settings()
     platform = settings.platforms.get("local")
     extra = {} if platform is None else platform.extra

@@ -13,14 +13,12 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.storage.repositories.senders import Sender, Senders
 
 
-@click.command(short_help="Let somebody talk to the agent.")
+@click.command(short_help="Let a user talk to the agent.")
 @click.argument("code", required=False)
-@click.option("--list", "listed", is_flag=True, help="Show who was let in, blocked, or waits.")
-@click.option(
-    "--allow", nargs=2, metavar="PLATFORM ID", help="Let somebody in without a code, by their id."
-)
-@click.option("--block", nargs=2, metavar="PLATFORM ID", help="Keep somebody out.")
-@click.option("--forget", nargs=2, metavar="PLATFORM ID", help="Forget what was decided.")
+@click.option("--list", "listed", is_flag=True, help="Show allowed, blocked and waiting users.")
+@click.option("--allow", nargs=2, metavar="PLATFORM ID", help="Allow a user without a code.")
+@click.option("--block", nargs=2, metavar="PLATFORM ID", help="Block a user.")
+@click.option("--forget", nargs=2, metavar="PLATFORM ID", help="Forget the decision about a user.")
 @pass_console
 def pair(
     console: Console,
@@ -31,10 +29,10 @@ def pair(
     block: tuple[str, str] | None,
     forget: tuple[str, str] | None,
 ) -> None:
-    """Let in somebody who was given a pairing CODE by the bot.
+    """Allow the user to whom the bot gave this pairing CODE.
 
-    Whoever is not listed in platforms.NAME.allowed_users and writes to the bot in private gets a
-    code, which is good for an hour. Tell nobody in whose code you have not seen them receive.
+    Users who are not in platforms.NAME.allowed_users get a code when they write to the bot in
+    private. It expires after an hour. Only approve a code if you know who received it.
     """
     wanted = [each for each in (code, allow, block, forget) if each]
     if len(wanted) + listed != 1:
@@ -46,23 +44,26 @@ def pair(
             _show(console, senders.list())
         elif code:
             sender = senders.approve(code)
-            _say(console, sender.platform, sender.sender_id, "may talk to the agent now")
+            _report(console, sender.platform, sender.sender_id, "may talk to the agent now")
         elif allow:
             senders.decide(*allow, "allowed")
-            _say(console, *allow, "may talk to the agent now")
+            _report(console, *allow, "may talk to the agent now")
         elif block:
             senders.decide(*block, "blocked")
-            _say(console, *block, "is kept out")
+            _report(console, *block, "is kept out", shown="is blocked")
         elif forget:
             known = senders.forget(*forget)
-            _say(console, *forget, "is forgotten" if known else "was not known")
+            _report(console, *forget, "is forgotten" if known else "was not known")
 
 
-def _say(console: Console, platform: str, sender_id: str, what: str) -> None:
+def _report(
+    console: Console, platform: str, sender_id: str, result: str, *, shown: str | None = None
+) -> None:
+    """Print the result; *shown* replaces it for people, because scripts compare the JSON value."""
     if console.as_json:
-        console.print_json({"platform": platform, "sender_id": sender_id, "result": what})
+        console.print_json({"platform": platform, "sender_id": sender_id, "result": result})
     else:
-        console.print(f"{one_line(sender_id)} on {platform} {what}.")
+        console.print(f"{one_line(sender_id)} on {platform} {shown or result}.")
 
 
 def _show(console: Console, senders: list[Sender]) -> None:
@@ -78,5 +79,5 @@ def _show(console: Console, senders: list[Sender]) -> None:
             )
             for sender in senders
         ]
-        or "Nobody was let in or waits."
+        or "No users are allowed, blocked or waiting."
     )

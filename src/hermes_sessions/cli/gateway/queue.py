@@ -9,7 +9,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console, whole_number
-from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.humanize import counted, relative_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
@@ -19,13 +19,19 @@ from hermes_sessions.gateway.overview import QueuedMessage, waiting_messages
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 
 
-@click.command(short_help="Show messages that wait and replies not sent.")
-@click.option("--dead", is_flag=True, help="Only replies that could not be delivered.")
-@click.option("--retry", "retried", metavar="NUMBER", type=int, help="Send a dead reply again.")
-@click.option("--kept", is_flag=True, help="Only messages that could not be stored.")
-@click.option("--redeliver", is_flag=True, help="Have a gateway store and answer what was kept.")
+@click.command(short_help="Show queued messages and unsent replies.")
+@click.option("--dead", is_flag=True, help="Show only replies that could not be delivered.")
 @click.option(
-    "--limit", default="50", callback=whole_number(1), show_default=True, help="How many of each."
+    "--retry", "retried", metavar="NUMBER", type=int, help="Send an undelivered reply again."
+)
+@click.option("--kept", is_flag=True, help="Show only messages that could not be stored.")
+@click.option("--redeliver", is_flag=True, help="Let a gateway store and answer these messages.")
+@click.option(
+    "--limit",
+    default="50",
+    callback=whole_number(1),
+    show_default=True,
+    help="How many messages and replies to show.",
 )
 @pass_console
 def queue(
@@ -37,11 +43,11 @@ def queue(
     redeliver: bool,
     limit: int,
 ) -> None:
-    """Show messages that wait for an answer, and replies that wait to be sent or could not be.
+    """Show messages that wait for an answer, and replies that were not sent yet or failed.
 
-    A message that could not be stored although the database was there is kept in a file of this
-    machine: see it with --kept, and have it answered with --redeliver, when what failed was mended.
-    Both work also while the database cannot be reached.
+    A message that an available database refused to store is kept in a file on this machine. --kept
+    lists these messages; fix the cause, then use --redeliver to have them answered. Both options
+    work while the database is unavailable.
     """
     settings = load_settings()
     namespace = settings.gateway.namespace
@@ -54,16 +60,16 @@ def queue(
         if console.as_json:
             console.print_json({"kept": [_kept_document(each) for each in aside]})
         else:
-            console.print([_kept(each) for each in aside] or "Nothing was kept.")
+            console.print([_kept(each) for each in aside] or "No messages are kept.")
             if aside:
-                console.tell(f"What they say, and what went wrong, is in {spool.directory}")
+                console.tell(f"Their text and the errors are in {spool.directory}")
         return
     if retried is not None:
         with open_for_writing(console) as db:
             Outbox(db.store, namespace).revive(retried)
         if console.as_json:
             console.print_json({"retried": retried})
-        console.tell(f"Reply {retried} is sent again.")
+        console.tell(f"Reply {retried} will be sent again.")
         return
     with open_for_reading(console) as db:
         messages = [] if dead else waiting_messages(db.store, namespace, limit)
@@ -82,7 +88,7 @@ def queue(
     lines = [_message(message, now) for message in messages]
     lines += [_reply(reply, now) for reply in replies]
     lines += [_kept(each) for each in aside]
-    console.print(lines or "Nothing waits.")
+    console.print(lines or "The queue is empty.")
 
 
 def _redeliver(console: Console, spool: Spool) -> None:
@@ -91,10 +97,11 @@ def _redeliver(console: Console, spool: Spool) -> None:
         console.print_json({"redelivered": number})
         return
     if not number:
-        console.print("Nothing was kept.")
+        console.print("No messages are kept.")
         return
-    words = "message is" if number == 1 else "messages are"
-    console.print(f"{number} {words} stored and answered by the next gateway of this machine.")
+    console.print(
+        f"{counted(number, 'message')} will be stored and answered by a gateway on this machine."
+    )
 
 
 def _kept(inbound: Inbound) -> str:
@@ -119,12 +126,12 @@ def _message(message: QueuedMessage, now: float) -> str:
 
 
 def _reply(reply: Outgoing, now: float) -> str:
-    words = (
+    text = (
         f"reply {reply.id} {reply.status} to {_chat(reply)}, {relative_time(reply.created_at, now)}"
     )
     if reply.attempts:
-        words += f", {reply.attempts} failed attempt{'s' if reply.attempts != 1 else ''}"
-    return f"{words}: {one_line(reply.error)}" if reply.error else words
+        text += f", {counted(reply.attempts, 'failed attempt')}"
+    return f"{text}: {one_line(reply.error)}" if reply.error else text
 
 
 def _chat(reply: Outgoing) -> str:
@@ -134,7 +141,7 @@ def _chat(reply: Outgoing) -> str:
 
 def _document(reply: Outgoing) -> dict[str, Any]:
     values = reply._asdict()
-    # What was said is in the session.
+    # The text is in the session; the other two are internal.
     for name in ("text", "chat_hash", "claimed_by"):
         del values[name]
     return {**values, "target": json.loads(reply.target)}

@@ -39,31 +39,29 @@ ExceptionInfo = (
 )
 
 _LEVELS = ("debug", "info", "warning", "error")
-#: A database that takes longer to open counts as away, as far as probes are asked.
-_SOON: Final = 1.0
+#: If opening the database takes longer, health probes report it as unavailable.
+_OPEN_SECONDS: Final = 1.0
 
 
-@click.command(short_help="Connect the agent to the messengers enabled.")
+@click.command(short_help="Connect the agent to the enabled messengers.")
 @click.option(
     "--log-level",
     type=click.Choice(_LEVELS),
     default="info",
     show_default=True,
-    help="What is written to standard error.",
+    help="The least severe messages to write to standard error.",
 )
-@click.option(
-    "--no-wait", is_flag=True, help="End with an error when the database cannot be reached."
-)
+@click.option("--no-wait", is_flag=True, help="Exit with an error if the database is unavailable.")
 @pass_console
 def run(console: Console, *, log_level: str, no_wait: bool) -> None:
-    """Connect the agent to the messengers that are enabled in config.yaml, until it is stopped.
+    """Connect the agent to the messengers that are enabled in config.yaml, and run until stopped.
 
-    A database server that cannot be reached at the start is waited for. Meanwhile the HTTP API
-    answers /healthz, and /readyz with 503.
+    If the database server is unavailable at the start, the gateway waits for it. Meanwhile the
+    HTTP API answers /healthz with 200 and /readyz with 503.
 
-    SIGTERM and Ctrl-C let running turns finish first, as long as agent.restart_drain_timeout says;
-    a second Ctrl-C does not wait. SIGHUP restarts. With --json, the log is a JSON object a line.
-    What people write is never logged.
+    On SIGTERM or Ctrl-C, running turns may finish within agent.restart_drain_timeout; a second
+    Ctrl-C stops at once. SIGHUP restarts. With --json, the log has one JSON object per line. The
+    text of messages is never logged.
     """
     from importlib.metadata import version
 
@@ -76,16 +74,16 @@ def run(console: Console, *, log_level: str, no_wait: bool) -> None:
 
 
 def _leave(*, wants_restart: bool) -> NoReturn:
-    """End the process at once, or start it again."""
+    """Exit at once without waiting for threads, or replace the process by a new gateway."""
     sys.stdout.flush()
     sys.stderr.flush()
     if wants_restart:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this program
     os._exit(0)
 
 
 class _Start:
-    """A gateway from the command to its end, also while its database is not there yet."""
+    """Runs one gateway, and waits for its database first."""
 
     def __init__(self, console: Console, settings: Settings, version: str) -> None:
         self._console = console
@@ -95,18 +93,19 @@ class _Start:
         self._signals = _Signals()
 
     async def run(self, *, waits: bool) -> bool:
-        """Run a gateway to its end; return whether it is to be started again.
+        """Run a gateway until it is stopped; return whether to start it again.
 
         Raises:
-            StoreError: the database cannot be used, and is not waited for.
+            StoreError: the database is unusable, and waiting is off or would not help.
         """
-        self._signals.obey()
+        self._signals.install()
         _require_packages()
         from hermes_sessions.gateway.builder import enabled_adapters
 
         show_warnings(self._console)
         adapters = enabled_adapters(self._settings)
-        # Once signals are obeyed, and nothing is known to be wrong: `restart` takes it for a start.
+        # `hermes gateway restart` reads the run file as a successful start. So write it only after
+        # signal handlers are installed and the configuration is known to be valid.
         with self._run_file:
             return await self._run(adapters, waits=waits)
 
@@ -115,12 +114,12 @@ class _Start:
 
         waiting = WaitingGateway(adapters)
         self._run_file.look = waiting.status
-        while not self._signals.told.is_set():
+        while not self._signals.received.is_set():
             try:
                 opening = asyncio.wrap_future(
                     in_background(partial(SessionDB, clock=self._console.clock))
                 )
-                if waits and not await self._signals.or_done(opening, _SOON):
+                if waits and not await self._signals.or_done(opening, _OPEN_SECONDS):
                     await waiting.begin()
                 if not await self._signals.or_done(opening):
                     break
@@ -135,7 +134,7 @@ class _Start:
                 await waiting.begin()
                 await self._signals.or_done(pause)
         await waiting.end()
-        _logger().info("stopped before the database could be reached")
+        _logger().info("stopped before the database became available")
         return self._signals.reason == "restart"
 
     async def _serve(self, db: SessionDB, adapters: Mapping[str, Adapter]) -> bool:
@@ -153,10 +152,10 @@ class _Start:
             made.on_ready = lambda: _logger().info(_ready(made))
             clean = await made.run()
             _logger().info(
-                "stopped" if clean else "stopped; what was not finished goes on at the next start"
+                "stopped" if clean else "stopped; unfinished turns continue at the next start"
             )
             if made.gateway_metrics.store().state is State.DOWN:
-                # Threads that wait for the database would keep the process.
+                # Threads that wait for the database would keep the process alive.
                 self._run_file.remove()
                 _leave(wants_restart=made.wants_restart)
         return made.wants_restart
@@ -178,61 +177,61 @@ def _require_packages() -> None:
 
 
 class _Signals:
-    """What this process was told, before there is a gateway; then the gateway is told."""
+    """Remembers signals that arrive before the gateway exists, and forwards later ones to it."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.received = asyncio.Event()
         self.reason: EndReason = "shutdown"
         self.end: Callable[[EndReason], None] = lambda _reason: None
 
-    def obey(self) -> None:
-        """Take signals, on the running event loop."""
+    def install(self) -> None:
+        """Install the signal handlers on the running event loop."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._tell, "shutdown")
-        loop.add_signal_handler(signal.SIGHUP, self._tell, "restart")
+        loop.add_signal_handler(signal.SIGTERM, self._receive, "shutdown")
+        loop.add_signal_handler(signal.SIGHUP, self._receive, "restart")
 
         def interrupt() -> None:
-            self._tell("shutdown")
-            # A second one is not to wait.
+            self._receive("shutdown")
+            # A second Ctrl-C interrupts at once.
             loop.remove_signal_handler(signal.SIGINT)
 
         loop.add_signal_handler(signal.SIGINT, interrupt)
 
-    def _tell(self, reason: EndReason) -> None:
+    def _receive(self, reason: EndReason) -> None:
         self.reason = reason
-        self.told.set()
+        self.received.set()
         self.end(reason)
 
     async def or_done(self, work: asyncio.Future[Any], seconds: float | None = None) -> bool:
-        """Wait until *work* is done, a signal came, or the seconds are over; return whether it is
-        done.
-        """
-        told = asyncio.create_task(self.told.wait())
-        await asyncio.wait({work, told}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        """Wait for *work*, a signal or the timeout; return whether *work* is done."""
+        received = asyncio.create_task(self.received.wait())
+        await asyncio.wait({work, received}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        received.cancel()
         return work.done()
 
 
 def _ready(made: Gateway) -> str:
     connected = [name for name, adapter in made.adapters.items() if adapter.is_connected]
     waiting = [name for name in made.adapters if name not in connected]
-    words = f"ready: {', '.join(connected) or 'no platform is connected yet'}"
-    return f"{words}; not connected: {', '.join(waiting)}" if waiting else words
+    text = f"ready: {', '.join(connected) or 'no platform is connected yet'}"
+    return f"{text}; not connected: {', '.join(waiting)}" if waiting else text
 
 
 class _Lines(logging.Formatter):
-    """Lines for people. Of errors they have the class and the way there, not the text: that may
-    hold what somebody wrote.
+    """Formats log records as text.
+
+    Errors show their class and traceback but not their message, which may contain what a user
+    wrote.
     """
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - the name of `logging`
-        """Return where an error came from."""
-        kind, _, way = ei
-        return "".join(format_tb(way)) + (kind.__name__ if kind is not None else "")
+        """Return the traceback and the class of an error."""
+        kind, _, traceback = ei
+        return "".join(format_tb(traceback)) + (kind.__name__ if kind is not None else "")
 
 
 class _JsonLines(_Lines):
-    """A JSON object for each record."""
+    """Formats each log record as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
@@ -249,14 +248,14 @@ class _JsonLines(_Lines):
 
 @contextmanager
 def _log(level: str, *, as_json: bool) -> Iterator[None]:
-    """Write the log to standard error inside the block, in one form."""
+    """Write the log to standard error inside the block, all of it in the same format."""
     log = logging.getLogger("hermes_sessions")
     level_before = log.level
     before = (log.handlers[:], log.propagate, logging.lastResort)
     log.handlers[:] = [_handler(logging.NOTSET, as_json=as_json)]
     log.setLevel(level.upper())
     log.propagate = False
-    # What other packages warn of, in the same form.
+    # Warnings of other packages get the same format.
     logging.lastResort = _handler(logging.WARNING, as_json=as_json)
     try:
         yield

@@ -24,24 +24,40 @@ if TYPE_CHECKING:
     from hermes_sessions.config.yaml_editor import Value
     from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
+#: For the whole check; each of its requests has its own shorter limit.
+_CHECK_SECONDS = 90.0
 
-@click.command(short_help="Connect a messenger: ask, check, and write the configuration.")
+
+@click.command(short_help="Set up a messenger and write its configuration.")
 @click.argument("platform", required=False)
-@click.option("--token-from-env", metavar="VARIABLE", help="The variable that holds the token.")
+@click.option(
+    "--token-from-env", metavar="VARIABLE", help="Read the token from this environment variable."
+)
 @click.option(
     "--secret-from-env",
     "secrets",
     multiple=True,
     metavar="KEY=VARIABLE",
-    help="The variable that holds another secret.",
+    help="Read another secret from this variable. Can be repeated.",
 )
-@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key that is no secret.")
-@click.option("--allow", multiple=True, metavar="ID", help="Somebody who may talk to the agent.")
 @click.option(
-    "--pairing/--no-pairing", default=None, help="Whether strangers may ask to be let in."
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key that is not a secret. Can be repeated.",
 )
-@click.option("--home-channel", metavar="ID", help="The chat for what nobody asked for.")
-@click.option("--no-check", is_flag=True, help="Do not ask the platform whether it works.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="ID",
+    help="A user who may talk to the agent. Can be repeated.",
+)
+@click.option(
+    "--pairing/--no-pairing", default=None, help="Whether other users get a pairing code."
+)
+@click.option("--home-channel", metavar="ID", help="The chat for messages that the agent starts.")
+@click.option("--no-check", is_flag=True, help="Do not check the settings with the platform.")
 @yes_option
 @pass_console
 def setup(
@@ -57,13 +73,13 @@ def setup(
     no_check: bool,
     yes: bool,
 ) -> None:
-    """Set up PLATFORM: ask for what it needs, check that, and write it to config.yaml.
+    """Set up PLATFORM: ask for its settings, check them, and write them to config.yaml.
 
-    Without PLATFORM, shows which there are. Secrets are asked for without being shown, or named by
-    variables; config.yaml says ${VARIABLE}, and the file .env beside it, which only you can read,
-    holds what you typed. Comments in config.yaml stay, and what is replaced is kept as a copy.
+    Without PLATFORM, lists the platforms. Secrets are typed without echo, or read from environment
+    variables. config.yaml refers to them as ${VARIABLE}; typed secrets go into .env beside it,
+    which only you can read. Comments in config.yaml are kept, and so is a copy of the old file.
 
-    With --yes or --json, or without a terminal, nothing is asked.
+    Asks nothing with --yes or --json, or without a terminal.
     """
     settings = load_settings()
     if platform is None:
@@ -71,7 +87,9 @@ def setup(
         return
     asks = sys.stdin.isatty() and not yes and not console.as_json
     if not asks and not yes:
-        raise click.UsageError("Nobody can be asked here. With --yes, what is given is written.")
+        raise click.UsageError(
+            "There is no terminal for questions. To use only the given options, add --yes."
+        )
     from hermes_sessions.cli.gateway.setup_answers import read_given_answers
 
     name = _known(platform)
@@ -87,7 +105,7 @@ def _known(platform: str) -> str:
     name = platform.strip().lower()
     if name not in known_platforms():
         raise click.UsageError(
-            f"There is no platform {one_line(platform)!r}. Known: {', '.join(known_platforms())}."
+            f"Unknown platform {one_line(platform)!r}. Known: {', '.join(known_platforms())}."
         )
     return name
 
@@ -105,11 +123,11 @@ def _list(console: Console, settings: Settings) -> None:
         f"{name:<{width}}  {'enabled' if name in enabled else 'not enabled'}"
         for name in known_platforms()
     )
-    console.tell("Set one up: hermes gateway setup NAME")
+    console.tell("To set one up, run: hermes gateway setup NAME")
 
 
 def _find_spec(console: Console, name: str, *, asks: bool) -> PlatformSpec[Any]:
-    """Return what a platform declares; install its packages first if the user wants that."""
+    """Return the spec of a platform; offer to install missing packages first."""
     from hermes_sessions.gateway.platforms import packages
     from hermes_sessions.gateway.platforms.registry import PackageMissing, find_spec
 
@@ -120,16 +138,16 @@ def _find_spec(console: Console, name: str, *, asks: bool) -> PlatformSpec[Any]:
         if command is None:
             raise
         if not asks:
-            raise ConfigError(f"{missing}\nIn this clone: {command}") from missing
+            raise ConfigError(f"{missing}\nIn this clone, run: {command}") from missing
         console.tell(f"The packages for {name} are not installed.")
-        if not console.confirm("Install them now, into the environment of this clone?"):
-            raise ConfigError(f"Nothing was changed. To install them: {command}") from missing
+        if not console.confirm("Install them into the environment of this clone?"):
+            raise ConfigError(f"Nothing was changed. To install them, run: {command}") from missing
     packages.install_packages(name)
     return find_spec(name)
 
 
 class _PlatformSetup:
-    """Setting up one platform."""
+    """The setup of one platform: asks, checks and writes."""
 
     def __init__(
         self,
@@ -159,7 +177,7 @@ class _PlatformSetup:
         pairing: bool | None,
         home_channel: str | None,
     ) -> None:
-        """Ask, check and write."""
+        """Ask for what is missing, check the settings, and write them."""
         if self._asks:
             self._console.tell([f"Setting up {self._spec.title}.", self._spec.before_setup])
         answers, found = self._checked_answers(given)
@@ -173,18 +191,18 @@ class _PlatformSetup:
         written = self._files.write(self._name, values, answers.secrets, self._console.clock())
         self._tell(written, answers, found)
 
-    # ── what the platform needs ───────────────────────────────────────────────────────────────
+    # ── settings of the platform ──────────────────────────────────────────────────────────────
 
     def _checked_answers(self, given: GivenAnswers) -> tuple[SetupAnswers, SetupResult | None]:
         from hermes_sessions.cli.gateway.setup_answers import SetupQuestionnaire
         from hermes_sessions.gateway.platforms.port import PlatformError
 
-        interview = SetupQuestionnaire(
+        questionnaire = SetupQuestionnaire(
             self._console, self._spec, given, self._files.variables, asks=self._asks
         )
         known = self._known_values()
         while True:
-            answers = interview.answers(known)
+            answers = questionnaire.answers(known)
             try:
                 settings = self._read({"enabled": True, **answers.written}, answers.secrets)
                 found = self._check(settings)
@@ -200,7 +218,7 @@ class _PlatformSetup:
                 return answers, found
 
     def _known_values(self) -> dict[str, str]:
-        """Return what is configured already, by the keys of the questions."""
+        """Return the configured values, by the keys of the questions."""
         if self._before is None:
             return {}
         every = {**self._before.extra, "token": self._before.token}
@@ -217,12 +235,12 @@ class _PlatformSetup:
             return None
         if self._asks:
             self._console.tell("\nChecking …")
-        found = asyncio.run(_in_time(self._spec, settings, self._home))
+        found = asyncio.run(_check_in_time(self._spec, settings, self._home))
         if self._asks:
-            self._console.tell(f"It works: {one_line(found.who)}")
+            self._console.tell(f"Connected as {one_line(found.who)}")
         return found
 
-    # ── who may talk to it, and where it speaks by itself ─────────────────────────────────────
+    # ── allowed users and home channel ────────────────────────────────────────────────────────
 
     def _people(self, allow: tuple[str, ...], pairing: bool | None) -> dict[str, Value]:
         from hermes_sessions.cli.gateway.setup_answers import ask
@@ -236,17 +254,17 @@ class _PlatformSetup:
         self._console.tell(
             ["", "Who may talk to the agent? Other users get no answer.", self._spec.user_id_help]
         )
-        kept = ", ".join(before) or "nobody"
-        text = ask(f"Ids, with commas between them [{kept}]: ")
+        kept = ", ".join(before) or "none"
+        text = ask(f"User ids, separated by commas [{kept}]: ")
         if text:
             values["allowed_users"] = _ids(text)
         if pairing is None:
             self._console.tell(
-                "Somebody else who writes in private can be given a code, which you approve with "
+                "Other users who write in private can get a pairing code, which you approve with "
                 "`hermes gateway pair CODE`."
             )
             wanted = not self._before or self._before.pairing
-            answer = ask(f"Give out codes? [{'Y/n' if wanted else 'y/N'}] ").lower()
+            answer = ask(f"Send pairing codes? [{'Y/n' if wanted else 'y/N'}] ").lower()
             if answer:
                 values["pairing"] = answer in {"y", "yes"}
         return values
@@ -269,7 +287,7 @@ class _PlatformSetup:
         text = ask(f"Home channel [{before or 'none'}]: ")
         return {"home_channel": text} if text else {}
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
+    # ── report ────────────────────────────────────────────────────────────────────────────────
 
     def _tell(self, written: Written, answers: SetupAnswers, found: SetupResult | None) -> None:
         notes = [*(found.notes if found else ()), *self._hidden(answers)]
@@ -287,39 +305,39 @@ class _PlatformSetup:
                 }
             )
             return
-        who = f" as {one_line(found.who)}" if found else ", unchecked"
+        who = f" as {one_line(found.who)}" if found else ", not checked"
         title = self._spec.title
         lines = [f"{title[0].upper()}{title[1:]} is set up{who}: {written.config}"]
         if written.backup:
-            lines.append(f"The configuration as it was: {written.backup}")
+            lines.append(f"Previous configuration: {written.backup}")
         if written.secrets:
-            lines.append(f"{', '.join(sorted(answers.secrets))}: in {written.secrets}")
+            lines.append(f"{', '.join(sorted(answers.secrets))}: saved in {written.secrets}")
         lines += [one_line(note) for note in notes]
-        lines.append("Start it with `hermes gateway run`; if it runs: hermes gateway restart")
+        lines.append(
+            "To start it, run: hermes gateway run (or, if it is running: hermes gateway restart)"
+        )
         self._console.print(lines)
 
     def _hidden(self, answers: SetupAnswers) -> list[str]:
-        """Return what to say about variables that would win over what was kept."""
+        """Return a note for each saved secret that an environment variable overrides."""
         environ = self._console.environ
         return [
-            f"{name} is also set in the environment, to something else, which counts: unset it."
+            f"The environment sets {name} to another value, which takes precedence: unset it."
             for name, value in answers.secrets.items()
             if environ.get(name) not in (None, value)
         ]
 
 
-async def _in_time(spec: PlatformSpec[Any], settings: PlatformSettings, home: Path) -> SetupResult:
+async def _check_in_time(
+    spec: PlatformSpec[Any], settings: PlatformSettings, home: Path
+) -> SetupResult:
     from hermes_sessions.gateway.platforms.port import Unreachable
 
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_CHECK_SECONDS):
             return await spec.check(spec.read(settings, home), home)
     except TimeoutError as error:
-        raise Unreachable(f"{spec.title} does not answer.") from error
-
-
-#: A check asks a few questions; each has a time limit of its own.
-_SECONDS = 90.0
+        raise Unreachable(f"{spec.title} does not answer. Try again later.") from error
 
 
 def _ids(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The answers to a platform's questions: given, known already, or asked for on the terminal."""
+"""Answers to the setup questions of a platform: from options, the configuration or the terminal."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from hermes_sessions.gateway.platforms.spec import PlatformSpec, Question
 
 @dataclass(slots=True)
 class SetupAnswers:
-    """What was answered, and what becomes of it."""
+    """The answers, and how they are written."""
 
-    #: By key; a secret as it is.
+    #: By key; secrets in plain text.
     values: dict[str, str] = field(default_factory=dict)
-    #: What the file says: secrets as ``${VAR}``. What is not in it stays as it is.
+    #: Changes to config.yaml: secrets as ``${VAR}``; keys that are not in it stay unchanged.
     written: dict[str, Value] = field(default_factory=dict)
-    #: Secrets that nobody keeps yet, by variable.
+    #: Secrets to save in .env, by variable.
     secrets: dict[str, str] = field(default_factory=dict)
 
     def refer(self, key: str, variable: str, value: str) -> None:
-        """Take a secret that is in a variable."""
+        """Use a secret that a variable already holds."""
         self.values[key] = value
         self.written[key] = f"${{{variable}}}"
 
     def keep(self, key: str, variable: str, value: str) -> None:
-        """Take a secret that is to be kept under a variable."""
+        """Use a secret and save it in .env under *variable*."""
         self.refer(key, variable, value)
         self.secrets[variable] = value
 
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswers:
-    """What the command was started with."""
+    """Answers given as options of the command."""
 
     #: By key.
     values: Mapping[str, str]
@@ -49,34 +49,36 @@ class GivenAnswers:
 
     @property
     def everything(self) -> dict[str, str]:
-        """What is given, by key, whatever it is."""
+        """All given answers by key: values, and names of variables."""
         return {**self.values, **self.variables}
 
 
 def read_given_answers(
     spec: PlatformSpec[Any], pairs: tuple[str, ...], secrets: tuple[str, ...], token: str | None
 ) -> GivenAnswers:
-    """Return what options say.
+    """Return the answers in the options.
 
     Raises:
-        click.UsageError: one says nothing, or has a secret where everybody could see it.
+        click.UsageError: an option is malformed, or has a secret where other users could see it.
     """
-    of_secrets = {question.key for question in spec.questions if question.is_secret}
+    secret_keys = {question.key for question in spec.questions if question.is_secret}
     values = dict(_pair(pair, "--set", "KEY=VALUE") for pair in pairs)
     for key in values:
-        if key in of_secrets or is_secret(key):
+        if key in secret_keys or is_secret(key):
             raise click.UsageError(
-                f"{key} is a secret, and whoever uses this machine could see it in the command. "
-                f"Put it into a variable: --secret-from-env {key}=VARIABLE"
+                f"{key} is a secret, and other users of this machine could see it in the command. "
+                f"Put it into an environment variable: --secret-from-env {key}=VARIABLE"
             )
         if "." in key:
-            raise click.UsageError(f"--set {key}: only keys of the section itself can be set here.")
+            raise click.UsageError(
+                f"--set {key}: nested keys cannot be set here. Edit config.yaml instead."
+            )
     variables = dict(_pair(pair, "--secret-from-env", "KEY=VARIABLE") for pair in secrets)
     if token is not None:
         variables["token"] = token
     for key in variables:
-        if key not in of_secrets:
-            known = ", ".join(sorted(of_secrets)) or "none"
+        if key not in secret_keys:
+            known = ", ".join(sorted(secret_keys)) or "none"
             raise click.UsageError(f"{spec.title} has no secret {key!r}. Known: {known}.")
     return GivenAnswers(values, variables)
 
@@ -89,7 +91,7 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
 
 
 class SetupQuestionnaire:
-    """Finds an answer to every question: what was given, what is there, or by asking."""
+    """Finds an answer to every question: given, configured, or asked for."""
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class SetupQuestionnaire:
         *,
         asks: bool,
     ) -> None:
-        """*environ* has the variables that hold; with *asks*, somebody sits at a terminal."""
+        """*environ* has the environment and the variables in .env; *asks* needs a terminal."""
         self._console = console
         self._spec = spec
         self._given = given
@@ -108,10 +110,10 @@ class SetupQuestionnaire:
         self._asks = asks
 
     def answers(self, known: Mapping[str, str]) -> SetupAnswers:
-        """Return all answers; *known* are those of before.
+        """Return all answers; *known* are the configured ones.
 
         Raises:
-            click.UsageError: one is missing, and nobody can be asked.
+            click.UsageError: an answer is missing, and there is no terminal to ask for it.
         """
         answers = SetupAnswers()
         missing = []
@@ -125,20 +127,22 @@ class SetupQuestionnaire:
                 f"\n  {question.name}: {_how_to_give(question)}" for question in missing
             )
             wanted += "".join(self._instead(missing, answers))
-            raise click.UsageError(f"Nobody can be asked here, and something is missing:{wanted}")
+            raise click.UsageError(f"These settings are missing:{wanted}")
         answers.written.update(self._given.values)
         return answers
 
     def _instead(self, missing: Sequence[Question], answers: SetupAnswers) -> Iterator[str]:
-        """Yield what may be given in the place of something that is missing."""
+        """Yield the optional settings that could replace missing ones."""
         said = {**self._given.everything, **answers.values}
         for other in self._spec.questions:
             if not other.is_optional or said.get(other.key):
                 continue
-            # Any answer would do: it is only looked at whether there is one.
-            spared = [each.name for each in missing if not each.ask.when({**said, other.key: "…"})]
-            if spared:
-                names = " and ".join(spared)
+            # Conditions only check whether an answer exists, so any text will do.
+            replaced = [
+                each.name for each in missing if not each.ask.when({**said, other.key: "…"})
+            ]
+            if replaced:
+                names = " and ".join(replaced)
                 yield f"\n  or instead of {names}, {other.name}: {_how_to_give(other)}"
 
     def _answer(self, question: Question, known: str | None, answers: SetupAnswers) -> bool:
@@ -146,14 +150,12 @@ class SetupQuestionnaire:
         if key in self._given.variables:
             variable = self._given.variables[key]
             if not self._environ.get(variable):
-                raise click.UsageError(
-                    f"The variable {variable} is not set. Set it, and try again."
-                )
+                raise click.UsageError(f"The variable {variable} is not set. Set it and try again.")
             answers.refer(key, variable, self._environ[variable])
         elif key in self._given.values:
             answers.values[key] = self._given.values[key]
         elif question.ask.variable and not known and self._environ.get(question.ask.variable):
-            self._console.tell(f"{question.name}: taken from {question.ask.variable}.")
+            self._console.tell(f"{question.name}: using {question.ask.variable}.")
             answers.refer(key, question.ask.variable, self._environ[question.ask.variable])
         elif self._asks:
             self._ask(question, known, answers)
@@ -167,8 +169,8 @@ class SetupQuestionnaire:
 
     def _ask(self, question: Question, known: str | None, answers: SetupAnswers) -> None:
         self._console.tell(["", *question.help.splitlines()])
-        otherwise = _otherwise(question, known)
-        label = f"{question.name} [{otherwise}]: " if otherwise else f"{question.name}: "
+        default = _default_text(question, known)
+        label = f"{question.name} [{default}]: " if default else f"{question.name}: "
         while True:
             text = ask_hidden(label) if question.is_secret else ask(label)
             if text:
@@ -178,7 +180,9 @@ class SetupQuestionnaire:
             elif question.ask.make is not None:
                 self._keep(question, question.ask.make(), answers)
             elif question.default is None and not question.is_optional:
-                self._console.tell("It is needed. Ctrl-C leaves; nothing is written then.")
+                self._console.tell(
+                    "This setting is required. To leave without changes, press Ctrl-C."
+                )
                 continue
             return
 
@@ -191,12 +195,12 @@ class SetupQuestionnaire:
             answers.written[question.key] = None if is_default else value
 
 
-def _otherwise(question: Question, known: str | None) -> str | None:
-    """Return what happens without an answer, in words."""
+def _default_text(question: Question, known: str | None) -> str | None:
+    """Return the answer that an empty line stands for, as text in the prompt."""
     if known:
-        return "as it is" if question.is_secret else known
+        return "unchanged" if question.is_secret else known
     if question.ask.make is not None:
-        return "make one"
+        return "generate"
     return question.default or ("none" if question.is_optional else None)
 
 
@@ -210,10 +214,10 @@ def _how_to_give(question: Question) -> str:
 
 
 def ask(label: str) -> str:
-    """Return a line from the terminal, without the spaces around it.
+    """Return a stripped line from the terminal.
 
     Raises:
-        KeyboardInterrupt: there are no more lines.
+        KeyboardInterrupt: the input has ended.
     """
     sys.stderr.write(label)
     sys.stderr.flush()
@@ -224,10 +228,10 @@ def ask(label: str) -> str:
 
 
 def ask_hidden(label: str) -> str:
-    """Return a line from the terminal that nobody sees.
+    """Return a line that is typed without echo.
 
     Raises:
-        KeyboardInterrupt: there are no more lines.
+        KeyboardInterrupt: the input has ended.
     """
     try:
         return getpass.getpass(label, stream=sys.stderr).strip()

@@ -1,4 +1,4 @@
-"""The files that ``hermes gateway setup`` writes: first as they would be, then for good."""
+"""The files that ``hermes gateway setup`` previews and writes: config.yaml and .env."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.config.yaml_editor import Value, with_platform
 from hermes_sessions.errors import ConfigError
 
-_OWNER_ALONE = 0o600
+_OWNER_ONLY = 0o600
 
 
 class Written(NamedTuple):
-    """Which files there are now."""
+    """The files that were written."""
 
     config: Path
-    #: The configuration as it was, where there was one that changed.
+    #: The copy of the previous configuration, if there was one and it changed.
     backup: Path | None
-    #: Where secrets were put, if any were.
+    #: The file with the secrets, if any were saved.
     secrets: Path | None
 
 
 class ConfigFiles:
-    """The configuration of a home and the variables beside it."""
+    """The config.yaml of a home, and the .env beside it."""
 
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
-        """Read them.
+        """Read config.yaml.
 
         Raises:
-            ConfigError: one cannot be read.
+            ConfigError: it cannot be read.
         """
         self._home = home
         self.path = config_file_path(home)
@@ -51,17 +51,17 @@ class ConfigFiles:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What ``${VAR}`` may name: what the environment has, and what is kept."""
+        """The variables that ``${VAR}`` can name: those in .env, overridden by the environment."""
         return {**variables_in(read_env_file(self._variables)), **self._environ}
 
     def platform(
         self, name: str, values: Mapping[str, Value], secrets: Mapping[str, str]
     ) -> PlatformSettings:
-        """Return the settings of a platform as they would be with these keys.
+        """Return the settings that a platform would have with these keys; write nothing.
 
         Raises:
             NotEditable: the file cannot be changed automatically.
-            ConfigError: something in it is wrong.
+            ConfigError: the result is not a valid configuration.
         """
         with tempfile.TemporaryDirectory() as folder:
             path = config_file_path(Path(folder))
@@ -75,16 +75,15 @@ class ConfigFiles:
     def write(
         self, name: str, values: Mapping[str, Value], secrets: Mapping[str, str], now: float
     ) -> Written:
-        """Write both, each whole or not at all, secrets first; the configuration that is replaced
-        is kept beside it.
+        """Write .env, then config.yaml, each atomically; keep a copy of the old config.yaml.
 
         Raises:
             NotEditable, ConfigError: nothing was written.
-            FileRefused: a file cannot be written; one that was written is complete.
+            FileRefused: a file cannot be written. If .env was already written, it is complete.
         """
         edited = self._edited(name, values)
         if _read(self.path) != self._text:
-            raise ConfigError(f"{self.path} was changed meanwhile. Try again.")
+            raise ConfigError(f"{self.path} was changed by another program. Try again.")
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if secrets:
             self._keep(secrets)
@@ -102,9 +101,11 @@ class ConfigFiles:
         text = with_variables(read_env_file(self._variables), secrets)
         try:
             if self._variables.exists():
-                self._variables.chmod(_OWNER_ALONE)
+                self._variables.chmod(_OWNER_ONLY)
         except OSError as error:
-            raise FileRefused(f"{self._variables} is not yours: {error.strerror}.") from error
+            raise FileRefused(
+                f"Cannot restrict access to {self._variables}: {error.strerror}."
+            ) from error
         with atomic_write(str(self._variables), replace=True) as file:
             file.write(text.encode())
 
@@ -124,5 +125,5 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError):
-        # The settings were loaded from it a moment ago.
+        # It was readable when the settings were loaded a moment ago.
         raise ConfigError(f"{path} can no longer be read. Try again.") from None

@@ -12,7 +12,7 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.gateway.background import in_background, store_seconds
 from hermes_sessions.cli.options import pass_console
-from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.humanize import counted, relative_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
@@ -24,26 +24,26 @@ from hermes_sessions.storage.host_processes import host_name, identify_process
 from hermes_sessions.storage.repositories.processes import Process
 from hermes_sessions.storage.spool import SpoolStatus, spool_status
 
-#: How long a gateway of this home may take to say how it is.
+#: How long to wait for the status of a gateway in this home.
 _SOCKET_SECONDS = 0.5
 _STATES = {
-    "starting": "starts",
-    "waiting": "waits for the database before it starts",
-    "stopping": "finishes what it does, and stops",
+    "starting": "starting",
+    "waiting": "waiting for the database",
+    "stopping": "finishing running turns, then stops",
 }
 
-#: What a gateway of this home says of itself; None: nothing, in time.
+#: The status that a gateway of this home reports; None if it did not answer in time.
 Answer = dict[str, Any] | None
 
 
-@click.command(short_help="Show who runs, what waits and what failed.")
+@click.command(short_help="Show running gateways, queued messages and failures.")
 @pass_console
 def status(console: Console) -> None:
-    """Show which gateways run, what waits for an answer, and what could not be delivered.
+    """Show running gateways, messages that wait for an answer, and undelivered replies.
 
-    A gateway of this home is asked directly how it is, and how the database was at its last
-    heartbeat. So this is told within about two seconds also while the database does not answer, and
-    so is what is kept in files of this machine until it is back. Exit code 1 when no gateway runs.
+    Gateways of this home report their own state, and the state of the database at their last
+    heartbeat. So the command answers within about two seconds even if the database does not. It
+    also counts messages kept in files on this machine. Exits with 1 if no gateway is running.
     """
     settings = load_settings()
     place = spool_directory(settings.home)
@@ -66,12 +66,12 @@ def status(console: Console) -> None:
         found = looking.result(store_seconds(settings))
     except TimeoutError:
         if not local:
-            console.tell("No gateway runs in this home. Waiting for the database …")
+            console.tell("No gateway is running in this home. Waiting for the database …")
     except StoreError as error:
         if local:
             console.tell(str(error))
     if found is None and not local:
-        # Nothing is known without the store, and it says in the end what is wrong with it.
+        # Only the store knows more; wait for it, and let it raise its own error.
         console.tell(_kept(kept, place))
         found = looking.result()
     if console.as_json:
@@ -105,14 +105,14 @@ def _lines(
 ) -> list[str]:
     lines = [line for each, answer in local for line in _local(each.process, answer, now)]
     if found is None:
-        return [*lines, "The database does not answer: gateways of other homes are not known."]
+        return [*lines, "The database does not answer, so gateways of other homes are not shown."]
     here = {(each.process.host, each.process.pid) for each, _ in local}
     for process in found.living:
         if (process.host, process.pid) not in here:
             platforms = found.platforms.get(process.id, {})
             lines += [_running(process, now), *_platforms(platforms)]
     if not lines:
-        lines.append("Not running. Start it with: hermes gateway run")
+        lines.append("Not running. To start a gateway, run: hermes gateway run")
     lines += [_silent(process, now) for process in found.silent]
     lines += [
         f"Conversations: {_counts(found.lanes)}",
@@ -120,17 +120,20 @@ def _lines(
         f"Replies: {_counts(found.outbox)}",
     ]
     if found.outbox.get("dead"):
-        lines.append("Some replies could not be delivered: hermes gateway queue --dead")
+        lines.append(
+            "Some replies could not be delivered. To list them, run: hermes gateway queue --dead"
+        )
     if found.pending_senders:
-        lines.append(f"{found.pending_senders} wait to be let in: hermes gateway pair --list")
+        users = counted(found.pending_senders, "user")
+        lines.append(f"Waiting for approval: {users}. To list them: hermes gateway pair --list")
     return lines
 
 
 def _local(process: Process, answer: Answer, now: float) -> list[str]:
-    """Return what is said of a gateway of this home."""
+    """Return the lines about a gateway of this home."""
     lines = [_running(process, now)]
     if answer is None:
-        return [*lines, "  does not answer; if that does not pass: hermes gateway stop"]
+        return [*lines, "  does not answer; if it stays so, run: hermes gateway stop"]
     if (state := answer.get("state")) in _STATES:
         lines.append(f"  {_STATES[state]}")
     lines += _platforms(answer.get("platforms", {}))
@@ -152,7 +155,7 @@ def _platforms(states: Mapping[str, str]) -> list[str]:
 
 
 def _spooled(place: Path) -> SpoolStatus | None:
-    """Return what is in files; None when nobody may look."""
+    """Return how many messages are kept in files; None if the directory cannot be read."""
     try:
         return spool_status(place)
     except OSError:
@@ -160,14 +163,14 @@ def _spooled(place: Path) -> SpoolStatus | None:
 
 
 def _kept(kept: SpoolStatus | None, place: Path) -> list[str]:
-    """Return what is to be said of messages that are not in the store."""
+    """Return the lines about messages that are not in the store."""
     if kept is None:
-        return [f"{place} cannot be read: it is not known whether messages wait there"]
+        return [f"Cannot read {place}: there may be messages in it"]
     lines = []
     if kept.entries:
         lines.append(
-            f"Messages that wait for the database in {place}: {kept.entries}; "
-            f"a gateway stores and answers them when it is back"
+            f"Messages waiting for the database in {place}: {kept.entries}; "
+            f"a gateway will store and answer them when it is available"
         )
     if kept.put_aside:
         lines.append(kept.describe_set_aside(place, NEXT_STEP))
@@ -175,10 +178,10 @@ def _kept(kept: SpoolStatus | None, place: Path) -> list[str]:
 
 
 def _silent(process: Process, now: float) -> str:
-    heard = f"last heard of {relative_time(process.heartbeat_at, now)}"
+    heartbeat = f"last heartbeat {relative_time(process.heartbeat_at, now)}"
     if process.host == host_name() and identify_process(process) == "another":
-        heard += ", is another program now"
-    return f"Silent: process {process.pid}, {heard}; what it ran goes on when a gateway starts"
+        heartbeat += ", its pid now belongs to another program"
+    return f"Silent: process {process.pid}, {heartbeat}; its turns continue when a gateway starts"
 
 
 def _counts(by_status: dict[str, int]) -> str:

@@ -21,47 +21,47 @@ from hermes_sessions.gateway.run_file import LocalGateway, local_gateways
 from hermes_sessions.storage.host_processes import host_name, identify_process, send_signal
 from hermes_sessions.storage.repositories.processes import Process
 
-_LOOK_EVERY = 0.1
-#: Beyond the time that turns may take.
-_PATIENCE = 30.0
-#: How long the system may take to end a process that was killed.
+_POLL_SECONDS = 0.1
+#: Added to the time that running turns may take.
+_GRACE_SECONDS = 30.0
+#: How long the operating system may take to end a killed process.
 _KILLED_SECONDS = 10.0
 
 
 class _Target(NamedTuple):
-    """A gateway that was told to end."""
+    """A gateway that was signalled."""
 
     process: Process
-    #: That of its run file; None: it was found in the store.
+    #: From its run file; None if it was found in the store.
     instance: str | None
 
 
-@click.command(short_help="Let running turns finish, and stop.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it has stopped.")
+@click.command(short_help="Finish running turns and stop.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the gateway to stop.")
 @click.option(
     "--timeout",
     metavar="SECONDS",
     type=click.FloatRange(0),
-    help="Kill it when it has not stopped by then.  [default: agent.restart_drain_timeout + 30]",
+    help="Kill it if it has not stopped by then.  [default: agent.restart_drain_timeout + 30]",
 )
 @pass_console
 def stop(console: Console, *, no_wait: bool, timeout: float | None) -> None:
-    """Have the gateways of this machine finish what they do and stop.
+    """Let the gateways on this machine finish their running turns, and stop them.
 
-    What does not finish in time goes on at the next start: a gateway that has not stopped when the
-    time is over is killed. Only a process that certainly is a gateway is signalled. Gateways of
-    this home are found and stopped also while the database cannot be reached. Exit code 1 when
-    none runs here.
+    A gateway that has not stopped in time is killed; unfinished turns continue at the next start.
+    Only a process that is certainly a gateway is signalled. Stopping gateways of this home does
+    not need the database. Exits with 1 if no gateway is running here.
     """
     _end(console, signal.SIGTERM, "stopped", wait=not no_wait, timeout=timeout)
 
 
-@click.command(short_help="Let running turns finish, and start again.")
+@click.command(short_help="Finish running turns and restart.")
 @pass_console
 def restart(console: Console) -> None:
-    """Have the gateways of this machine finish what they do and start again, with the
-    configuration as it is then. Gateways of this home are found also while the database cannot be
-    reached. Exit code 1 when none runs here.
+    """Let the gateways on this machine finish their running turns, and restart them.
+
+    They read the configuration again. Restarting gateways of this home does not need the database.
+    Exits with 1 if no gateway is running here.
     """
     _end(console, signal.SIGHUP, "restarted", wait=True, timeout=None)
 
@@ -77,22 +77,24 @@ def _end(
         raise NotFound(_why_none(gateways.living, left_alone))
     killed: list[int | None] = []
     if wait:
-        limit = settings.agent.restart_drain_timeout + _PATIENCE if timeout is None else timeout
+        limit = (
+            settings.agent.restart_drain_timeout + _GRACE_SECONDS if timeout is None else timeout
+        )
         if how is signal.SIGHUP:
             _wait_for_restart(console, settings, ended, limit)
         else:
             killed = _wait_for_end(ended, limit)
     pids = [target.process.pid for target in ended if target.process.pid not in killed]
     if console.as_json:
-        told = {done if wait else "signalled": pids, "left_alone": list(left_alone)}
-        console.print_json({**told, "killed": killed} if killed else told)
+        document = {done if wait else "signalled": pids, "left_alone": list(left_alone)}
+        console.print_json({**document, "killed": killed} if killed else document)
     else:
-        words = done if wait else "told to stop"
-        console.print([f"Process {pid} was {words}." for pid in pids])
+        result = done if wait else "told to stop"
+        console.print([f"Process {pid} was {result}." for pid in pids])
         console.print(
             [
-                f"Process {pid} did not stop in time and was killed. What it ran goes on at the "
-                f"next start."
+                f"Process {pid} did not stop in time and was killed. Unfinished turns continue at "
+                f"the next start."
                 for pid in killed
             ]
         )
@@ -102,8 +104,9 @@ def _end(
 def _in_store(
     console: Console, settings: Settings, how: signal.Signals, *, is_needed: bool
 ) -> Gateways:
-    """Return the gateways that the store knows. Unless that *is_needed*, a database that does not
-    answer is not waited for.
+    """Return the gateways registered in the store.
+
+    Unless the answer *is_needed*, does not wait for a database that does not answer.
     """
 
     def look() -> Gateways:
@@ -117,19 +120,20 @@ def _in_store(
     except (StoreError, TimeoutError):
         if is_needed:
             console.tell(
-                f"No gateway runs in {settings.home}, and those of other homes are in the store. "
-                f"If you know the number of one, `kill -{how.name[3:]} NUMBER` tells it the same."
+                f"No gateway is running in {settings.home}; gateways of other homes are listed "
+                f"only in the store. If you know the pid of one, run: kill -{how.name[3:]} PID"
             )
             raise
-    console.tell("The database does not answer: only gateways of this home were found.")
+    console.tell("The database does not answer, so only gateways of this home were found.")
     return Gateways([], [])
 
 
 def _signal(
     local: list[LocalGateway], gateways: Gateways, how: signal.Signals
 ) -> tuple[list[_Target], dict[int, str]]:
-    """Signal the gateways of this machine; return them, and the numbers that were left alone with
-    what is to be said of each.
+    """Signal the gateways on this machine.
+
+    Returns the signalled ones, and a message for each pid that was left alone.
     """
     ended: list[_Target] = []
     left_alone: dict[int, str] = {}
@@ -140,17 +144,17 @@ def _signal(
         try:
             found = send_signal(process, how)
         except PermissionError:
-            left_alone[pid] = f"Process {pid} is the gateway of another user and was left alone."
+            left_alone[pid] = f"Process {pid} is a gateway of another user and was left alone."
             continue
         if found == "another":
             left_alone[pid] = _is_another(pid)
         elif found == "unknown":
             left_alone[pid] = (
-                f"Process {pid} was left alone, because it cannot be told whether it is the "
-                f"gateway. If you know that it is, run `kill -{how.name[3:]} {pid}`."
+                f"Process {pid} was left alone, because it may not be the gateway. "
+                f"If you know that it is, run `kill -{how.name[3:]} {pid}`."
             )
         else:
-            # One that is gone by now has ended, too.
+            # A process that is already gone has ended, too.
             ended.append(_Target(process, instances.get(pid)))
     for pid, process in _here(gateways.silent):
         if pid not in instances and identify_process(process) == "another":
@@ -160,8 +164,8 @@ def _signal(
 
 def _is_another(pid: int) -> str:
     return (
-        f"Process {pid} is another program now and was left alone: the gateway that had this "
-        f"number is gone."
+        f"Process {pid} is now another program and was left alone: the gateway that had this "
+        f"pid is gone."
     )
 
 
@@ -172,20 +176,20 @@ def _here(processes: list[Process]) -> list[tuple[int, Process]]:
 
 def _why_none(living: list[Process], left_alone: dict[int, str]) -> str:
     here = _here(living)
-    words = ["No gateway was signalled." if here else "No gateway runs on this machine."]
-    words += left_alone.values()
+    sentences = ["No gateway was signalled." if here else "No gateway is running on this machine."]
+    sentences += left_alone.values()
     if living and not here:
-        words.append(
-            f"It runs on: {', '.join((each.host or '').partition('#')[0] for each in living)}."
+        sentences.append(
+            f"Running on: {', '.join((each.host or '').partition('#')[0] for each in living)}."
         )
-    return " ".join([*words, "See: hermes gateway status"])
+    return " ".join([*sentences, "For details, run: hermes gateway status"])
 
 
 def _wait_for_end(ended: list[_Target], limit: float) -> list[int | None]:
-    """Wait until all have ended; return the numbers of those that had to be killed.
+    """Wait until all have ended; kill the others and return their pids.
 
     Raises:
-        NotFound: one did not even end then.
+        NotFound: a killed process did not end.
     """
 
     def is_over(target: _Target) -> bool:
@@ -195,17 +199,19 @@ def _wait_for_end(ended: list[_Target], limit: float) -> list[int | None]:
     for target in left:
         send_signal(target.process, signal.SIGKILL)
     if _left_after(left, is_over, _KILLED_SECONDS):
-        raise NotFound("It was killed and did not end. See: hermes gateway status")
+        raise NotFound(
+            "The gateway was killed but did not end. For details, run: hermes gateway status"
+        )
     return [target.process.pid for target in left]
 
 
 def _wait_for_restart(
     console: Console, settings: Settings, ended: list[_Target], limit: float
 ) -> None:
-    """Wait until all have started again.
+    """Wait until all have restarted.
 
     Raises:
-        NotFound: one did not.
+        NotFound: one of them did not.
     """
 
     def is_over(target: _Target) -> bool:
@@ -214,8 +220,8 @@ def _wait_for_restart(
             return target.process.id not in {each.id for each in living}
         if identify_process(target.process) != "it":
             raise NotFound(
-                f"Process {target.process.pid} ended and did not start again. Its log says why; "
-                f"start it with: hermes gateway run"
+                f"Process {target.process.pid} ended and did not restart. Its log says why. "
+                f"To start it, run: hermes gateway run"
             )
         return any(
             each.process.pid == target.process.pid and each.instance != target.instance
@@ -223,17 +229,20 @@ def _wait_for_restart(
         )
 
     if _left_after(ended, is_over, limit):
-        raise NotFound(f"It did not restart within {limit:.0f} s. See: hermes gateway status")
+        raise NotFound(
+            f"The gateway did not restart within {limit:.0f} s. "
+            f"For details, run: hermes gateway status"
+        )
 
 
 def _left_after(
     targets: list[_Target], is_over: Callable[[_Target], bool], limit: float
 ) -> list[_Target]:
-    """Return those that are not over when so many seconds have passed, at once when all are."""
+    """Wait at most *limit* seconds; return the targets that are not over by then."""
     until = time.monotonic() + limit
     left = targets
     while left := [target for target in left if not is_over(target)]:
         if time.monotonic() > until:
             break
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_POLL_SECONDS)
     return left
