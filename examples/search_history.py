@@ -31,7 +31,7 @@ def main(path: str) -> None:
 
         # Any text is a valid query. Filters can be part of it: "libfoo role:user after:7d".
         answer = db.search("libfoo", sort="oldest")
-        print(f"{answer.account.total} matches")
+        print(f"{answer.report.total} matches")
         for hit in answer.hits:
             print(f"  {hit.role}: {as_html(hit.snippet_text, hit.spans)}")
 
@@ -39,7 +39,7 @@ def main(path: str) -> None:
         answer = db.search(
             "which libraries are missing", conditions=SearchConditions(roles=("assistant",))
         )
-        print(f"{len(answer.hits)} by {answer.account.step!r}")
+        print(f"{len(answer.hits)} by {answer.report.step!r}")
 
 
 if __name__ == "__main__":

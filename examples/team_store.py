@@ -21,7 +21,7 @@ def main(url: str) -> None:
             print(f"{person}: {[hit.snippet_text for hit in answer.hits]}")
 
         everything = db.search("report", sort="oldest")
-        print(f"operator: {everything.account.total} messages on {db.describe()['provider']}")
+        print(f"operator: {everything.report.total} messages on {db.describe()['provider']}")
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def test_a_session_is_no_other_whose_id_goes_on(hermes: Hermes) -> None:
         (["search", "x", "--since", "1d", "--until", "2d"], 2, "must be later than --since"),
         (["search", "x", "--sort", "best"], 2, "'best' is not one of 'relevance', 'newest'"),
         (["search", "x", "--limit", "0"], 2, "'0' is not a whole number (1 or more)."),
-        (["search", "x", "--cursor", "?"], 1, "The cursor is not one that a search returned."),
+        (["search", "x", "--cursor", "?"], 1, "The cursor is not valid."),
         (["search", "x", "--session", "nobody"], 1, "No session matches 'nobody'."),
         (
             ["search", "docker", "-compose"],
@@ -287,7 +287,7 @@ def test_what_filters_removed(filled: Hermes) -> None:
         ),
         ("what did they say about sunny", "relaxed to: without common words."),
         ("sunny submarines", "relaxed to: any of the words."),
-        ("epend", "Nothing matched as whole words; looked inside words."),
+        ("epend", "Nothing matched as whole words; searched inside words."),
     ],
 )
 def test_how_a_question_was_relaxed(filled: Hermes, words: str, said: str) -> None:
@@ -316,9 +316,7 @@ def test_repairs_are_reported(filled: Hermes, query: str, said: str) -> None:
 def test_a_query_of_which_nothing_is_left(filled: Hermes) -> None:
     result = filled.call("sessions", "search", "( )")
     assert result.code == 1
-    assert result.out == (
-        "Nothing found. Ignored empty parentheses. There is nothing to search for.\n"
-    )
+    assert result.out == ("Nothing found. Ignored empty parentheses. The query is empty.\n")
 
 
 def test_pages(filled: Hermes) -> None:

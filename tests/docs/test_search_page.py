@@ -43,7 +43,7 @@ def test_every_step_in_its_order() -> None:
 @pytest.mark.parametrize("kind", [answer.Hit, answer.SearchReport, answer.SearchAnswer])
 def test_every_part_of_a_result(kind: type) -> None:
     named = set(re.findall(r"`(\w+)`", section("Results")))
-    parts = {field.name for field in dataclasses.fields(kind)} - {"hits", "account"}
+    parts = {field.name for field in dataclasses.fields(kind)} - {"hits", "report"}
     assert parts <= named
 
 
@@ -55,7 +55,7 @@ def test_every_part_of_a_result(kind: type) -> None:
         executor.SCANNED,
         executor.SCANNED_UNASKED,
         executor.TAIL,
-        executor.MOST_TITLES,
+        executor.MAX_TITLES,
         executor.EVERY_MATCH,
         token_encoder.HEAD_TOKENS,
         token_encoder.TAIL_TOKENS,

@@ -249,7 +249,7 @@ def test_transcripts_are_taken_over(directory: Path, db: SessionDB) -> None:
     assert (session["source"], session["user_id"], session["ended_at"]) == ("telegram", "u1", None)
     assert (other["source"], other["end_reason"]) == ("unknown", "imported")
     assert db.get_messages(OLD_ID)[0]["timestamp"] == NOON - 1800
-    assert db.search("Before").account.total == 1
+    assert db.search("Before").report.total == 1
 
 
 def test_a_bad_transcript_costs_itself_alone(directory: Path, db: SessionDB) -> None:

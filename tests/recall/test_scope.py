@@ -233,7 +233,7 @@ def test_the_store_that_recall_reads_from_checks_every_single_read(store: Sessio
     listed = anna.list_recent(source=None, exclude_sources=(), limit=1_000, offset=0)
     assert {session["user_id"] for session in listed} == {"anna"}
     hits = anna.search(SECRET, SearchConditions(), limit=10, sort="relevance", count=True)
-    assert (hits.hits, hits.account.total, hits.account.removed) == ([], 0, {})
+    assert (hits.hits, hits.report.total, hits.report.removed) == ([], 0, {})
     for session in store.list_sessions_rich(limit=-1, include_children=True):
         if session["user_id"] != "anna":
             name, message = session["id"], store.get_messages(session["id"], limit=1)[0]["id"]

@@ -111,10 +111,10 @@ def test_what_is_found_as_asked_is_not_relaxed(store: GoldenStore, kind: str) ->
     for item in queries_of(kind):
         answer = store.asked(item)
         if stored_expectations()[item.id]:
-            assert answer.account.step == "as asked", item.id
-        assert bool(answer.account.repairs) is item.repaired, item.id
-        assert bool(answer.account.notes) >= item.empty, item.id
-        assert answer.account.complete, item.id
+            assert answer.report.step == "as asked", item.id
+        assert bool(answer.report.repairs) is item.repaired, item.id
+        assert bool(answer.report.notes) >= item.empty, item.id
+        assert answer.report.complete, item.id
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,8 +147,8 @@ def _wants_something(means: Means) -> bool:
 def test_totals_are_what_is_there(store: GoldenStore, kind: str) -> None:
     for item in queries_of(kind):
         answer = store.strictly(item)
-        assert answer.account.total == len(answer.hits), item.id
-        assert answer.account.total_is_exact, item.id
+        assert answer.report.total == len(answer.hits), item.id
+        assert answer.report.total_is_exact, item.id
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,7 +210,7 @@ def test_questions_are_answered_well(
         answer = store.best(question)
         ranked = [store.names[hit.id] for hit in answer.hits]
         worth[question.id] = round(ndcg(ranked, question.relevant), 3)
-        record_property(question.id, f"{worth[question.id]} ({answer.account.step})")
+        record_property(question.id, f"{worth[question.id]} ({answer.report.step})")
     mean = sum(worth.values()) / len(worth)
     record_property("nDCG@10", round(mean, 4))
     assert mean >= LEAST_NDCG, worth

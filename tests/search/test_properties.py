@@ -50,7 +50,7 @@ def found(db: SessionDB, query: str, conditions: SearchConditions, **options: An
     answer = db.search(
         query, conditions=conditions, limit=EVERYTHING, **({"relax": False} | options)
     )
-    assert answer.account.complete
+    assert answer.report.complete
     return [hit.id for hit in answer.hits]
 
 
@@ -189,7 +189,7 @@ def test_boolean_queries_find_what_the_oracle_finds(
     expected = {n for n, text in sentences.items() if oracle.matches(means, [text])}
     assert set(found(db, query, conditions)) == expected
     answer = db.search(query, conditions=conditions, limit=20, relax=False)
-    assert answer.account.total == len(expected)
+    assert answer.report.total == len(expected)
     wanted = terms_of(parse(query).node)
     for hit in answer.hits:
         has_wanted = any(matches(term, TokenizedDocument([sentences[hit.id]])) for term in wanted)

@@ -49,7 +49,7 @@ def test_sixteen_writers(place: Place, long_run: bool) -> None:
             mine = [m["content"] for m in messages if m["content"].startswith(f"w{index} ")]
             assert mine == [f"w{index} {n}" for n in range(number)]
         assert db.message_count() == 16 * number
-        assert db.search("w3").account.total == number
+        assert db.search("w3").report.total == number
 
 
 @pytest.mark.slow

@@ -116,9 +116,9 @@ def test_reads_while_the_standby_is_stopped(pair: Pair) -> None:
         started = time.monotonic()
         answer = db.search("written before")
         assert [hit.session_id for hit in answer.hits] == ["s"]
-        assert answer.account.complete
-        assert answer.account.not_indexed == 1
-        assert any("does not accept updates" in note for note in answer.account.notes)
+        assert answer.report.complete
+        assert answer.report.not_indexed == 1
+        assert any("does not accept updates" in note for note in answer.report.notes)
         assert [row["title"] for row in db.list_sessions_rich()] == ["changed elsewhere"]
         assert db.resolve_session_by_title("changed elsewhere") == "s"
         assert len(db.search_messages("written")) == 1

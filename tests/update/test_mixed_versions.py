@@ -114,7 +114,7 @@ def require_all_kept(url: str, writers: list[Writer]) -> None:
             # One more may be stored whose acknowledgement was never said.
             assert len(stored) - len(writer.acknowledged) in (0, 1)
             assert len(db.search_messages(writer.name, limit=-1)) == len(stored)
-            assert db.search(writer.name, limit=1).account.not_indexed == 0
+            assert db.search(writer.name, limit=1).report.not_indexed == 0
     if url.startswith("sqlite"):
         require_sound(Path(url.removeprefix("sqlite:///")))
 

@@ -299,7 +299,7 @@ class _CommandContext:
             raise InvalidInput("Say what to search for: /search docker build")
         answer = self._db.search(query, limit=_FOUND, scope=self._scope())
         if not answer.hits:
-            return " ".join(["No results.", *answer.account.notes])
+            return " ".join(["No results.", *answer.report.notes])
         lines = []
         for hit in answer.hits:
             lines += [

@@ -169,7 +169,7 @@ _ROUNDS_FOR_CHOICE: Final = 3
 class CollectedHits:
     """Hits of one or more searches, and how they were found."""
 
-    account: SearchReport
+    report: SearchReport
     #: The relaxation steps as trees: that of the first hits, then weaker ones.
     readings: list[Node]
     #: Whether demoted sources rank like others, because the query asks for them.
@@ -185,13 +185,13 @@ class CollectedHits:
     @property
     def is_relaxed(self) -> bool:
         """Whether the query found nothing as typed."""
-        return self.account.step != AS_ASKED
+        return self.report.step != AS_ASKED
 
     def add(self, answer: SearchAnswer) -> None:
         """Add the hits of one more search."""
         self.hits += answer.hits
         self.searches += 1
-        self.account.complete = self.account.complete and answer.account.complete
+        self.report.complete = self.report.complete and answer.report.complete
 
     def is_demoted(self, hit: Hit) -> bool:
         """Whether a hit ranks after those of ordinary conversations."""
@@ -220,8 +220,8 @@ def collect_hits(store: ScopedStore, question: RecallQuery) -> CollectedHits:
     )
     filters = question.parsed.filters
     gathered = CollectedHits(
-        account=first.account,
-        readings=_readings(question.parsed.node, first.account.step),
+        report=first.report,
+        readings=_readings(question.parsed.node, first.report.step),
         is_level=question.conditions.sources is not None
         or any(item.name == "source" and not item.excluded for item in filters),
     )
@@ -262,7 +262,7 @@ def _ask_again(
             sort=question.sort,
             relax=gathered.is_relaxed,
         )
-        if answer.account.step == INSIDE_WORDS != gathered.account.step:
+        if answer.report.step == INSIDE_WORDS != gathered.report.step:
             # The last resort, for queries that find nothing else.
             return
         gathered.add(answer)

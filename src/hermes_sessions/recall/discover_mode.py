@@ -59,37 +59,37 @@ _MOST_REPAIRS: Final = 5
 _LONGEST_REPAIR: Final = 100
 
 
-def describe_interpretation(account: SearchReport) -> dict[str, Any]:
+def describe_interpretation(report: SearchReport) -> dict[str, Any]:
     """Return ``complete``, and ``reading`` when the query was adjusted or relaxed."""
-    said: dict[str, Any] = {"complete": account.complete}
+    said: dict[str, Any] = {"complete": report.complete}
     reading: dict[str, Any] = {}
-    if account.step != AS_ASKED:
-        reading["step"] = account.step
-        reading["explanation"] = _EXPLAINED.get(account.step, "The query was relaxed.")
-    if account.repairs:
-        kept = account.repairs[:_MOST_REPAIRS]
+    if report.step != AS_ASKED:
+        reading["step"] = report.step
+        reading["explanation"] = _EXPLAINED.get(report.step, "The query was relaxed.")
+    if report.repairs:
+        kept = report.repairs[:_MOST_REPAIRS]
         reading["repairs"] = [cut_to_json_length(repair, _LONGEST_REPAIR) for repair in kept]
     if reading:
         said["reading"] = reading
-    if not account.complete:
+    if not report.complete:
         said["incomplete_because"] = (
             "Only the newest messages were searched; narrow the search to reach further back."
-            if account.scanned
+            if report.scanned
             else "The search index is still being built; try again later for older messages."
         )
     return said
 
 
-def explain_no_results(account: SearchReport) -> str:
+def explain_no_results(report: SearchReport) -> str:
     """Return the message for a search without results."""
     parts = ["Nothing was found."]
     hidden = [
         f"{_FILTERS.get(name, name)} ({number:,}{' or more' if number >= COUNT_LIMIT else ''})"
-        for name, number in account.removed.items()
+        for name, number in report.removed.items()
     ]
     if hidden:
         parts.append(f"Matches were removed by: {', '.join(hidden)}.")
-    parts += account.notes
+    parts += report.notes
     parts.append("Try fewer or other words.")
     return " ".join(parts)
 
@@ -126,14 +126,14 @@ def discover(
         as_asked = context.store.search(
             question.text, question.conditions, limit=1, sort=question.sort, count=True
         )
-        message = explain_no_results(as_asked.account)
-        return result | describe_interpretation(gathered.account) | {"message": message}
+        message = explain_no_results(as_asked.report)
+        return result | describe_interpretation(gathered.report) | {"message": message}
     marker = marker_of(gathered.tree)
     if summaries is not None:
         _summarise(context, arguments.query, entries, marker, summaries)
     searched = {hit.conversation_id for hit in gathered.hits}
     result |= {"count": len(entries), "sessions_searched": len(searched)}
-    result |= describe_interpretation(gathered.account)
+    result |= describe_interpretation(gathered.report)
     result["results"] = _fitted(entries, room_for(result, arguments.max_tokens), marker)
     result["count"] = len(result["results"])
     if not result["results"]:

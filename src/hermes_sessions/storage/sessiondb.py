@@ -254,7 +254,7 @@ class SessionDB:
 
     def _noticed(self, messages: int) -> None:
         if messages:
-            self._background_indexer.notice(messages)
+            self._background_indexer.notify(messages)
 
     def _index_what_waits(self, is_unwanted: Callable[[], bool]) -> None:
         self._search.catch_up(is_unwanted)
@@ -1235,17 +1235,16 @@ class SessionDB:
         count: bool = True,
         scope: Scope = OWNER,
     ) -> SearchAnswer:
-        """Return hits and an account of them: how many there are, what each filter removed, how
-        the question was read, and whether everything was searched.
+        """Return hits and a report: how many matches there are, how many each filter removed, how
+        the query was interpreted, and whether everything was searched.
 
-        A question that finds nothing as asked is relaxed in stated steps, unless *relax* is
-        False. *conditions* hold whatever the text says; a filter in the text narrows within them.
-        *cursor* continues the list of the same question. Without *count* the account
-        leaves out totals beyond the page and what filters removed. Only what *scope* may see is
-        found or counted.
+        A query without exact matches is relaxed in documented steps, unless *relax* is False.
+        *conditions* apply whatever the query contains; filters in the query narrow further.
+        *cursor* continues the list of the same query. Without *count*, the report has no totals
+        beyond the page and no counts by filter. Only messages within *scope* are found or counted.
 
         Raises:
-            InvalidInput: a limit below 1, an unknown order, or a cursor of another question.
+            InvalidInput: a limit below 1, an unknown order, or a cursor of another query.
         """
         return self._search.answer(
             query,

@@ -23,8 +23,8 @@ NOW = 1_800_000_000.0
 
 def index_nothing_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave indexing to searches and `optimize_search`, so that a test knows what is indexed."""
-    monkeypatch.setattr(background_indexer, "IDLE", 3_600.0)
-    monkeypatch.setattr(background_indexer, "MANY", 10**9)
+    monkeypatch.setattr(background_indexer, "IDLE_SECONDS", 3_600.0)
+    monkeypatch.setattr(background_indexer, "MAX_WAITING", 10**9)
 
 
 def append(db: SessionDB, *contents: str, session: str = "s") -> list[int]:
@@ -38,7 +38,7 @@ def ask(db: SessionDB, query: str, **options: Any) -> SearchAnswer:
 def found(db: SessionDB, query: str, **options: Any) -> list[int]:
     """The ids of all that is found, and nothing was left out."""
     answer = ask(db, query, **options)
-    assert answer.account.complete
+    assert answer.report.complete
     return sorted(hit.id for hit in answer.hits)
 
 

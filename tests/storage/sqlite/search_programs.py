@@ -15,7 +15,7 @@ import pytest
 
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.search import background_indexer, index_maintenance
-from hermes_sessions.storage.search.index_port import Document
+from hermes_sessions.storage.search.index_port import IndexDocument
 from hermes_sessions.storage.sqlite.search_index import FTS5Index
 from hermes_sessions.text.token_encoder import EncodedText, document
 from tests.storage.sqlite.fork_programs import fork, require_success
@@ -81,7 +81,9 @@ def build_index_for_ever(path: str) -> None:
 def _say_each_step() -> None:
     add = FTS5Index.add
 
-    def say_and_add(self: FTS5Index, tx: WriteTransaction, documents: Sequence[Document]) -> None:
+    def say_and_add(
+        self: FTS5Index, tx: WriteTransaction, documents: Sequence[IndexDocument]
+    ) -> None:
         say("adding", len(documents))
         add(self, tx, documents)
         say("added", len(documents))
@@ -109,7 +111,7 @@ def fork_while_indexing(path: str) -> None:
                 never.wait(0.001)
 
     _when_encoding(go_on_when_asked_to_stop)
-    pytest.MonkeyPatch().setattr(background_indexer, "LINGER", 3_600.0)
+    pytest.MonkeyPatch().setattr(background_indexer, "LINGER_SECONDS", 3_600.0)
     db = open_store(path)
     db.create_session("s", source="test")
     db.append_messages("s", [{"role": "user", "content": f"before {n}"} for n in range(600)])

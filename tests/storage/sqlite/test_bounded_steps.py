@@ -118,10 +118,10 @@ def test_a_background_thread_that_does_not_end_is_not_waited_for(
         begun.set()
         released.wait(100)
 
-    monkeypatch.setattr(background_indexer, "IDLE", 0.0)
-    monkeypatch.setattr(background_indexer, "LONGEST_STEP", 0.01)
+    monkeypatch.setattr(background_indexer, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(background_indexer, "MAX_STEP_SECONDS", 0.01)
     kept = BackgroundIndexer(work)
-    kept.notice(1)
+    kept.notify(1)
     assert begun.wait(60)
     assert kept.stop()
     assert "does not end" in caplog.text

@@ -91,7 +91,7 @@ def test_one_change_and_nothing_else(db: SessionDB, path: Path) -> None:
         assert found(reader, "walrus") == []
         answer = ask(reader, "narwhal")
         assert [hit.id for hit in answer.hits] == [only]
-        assert answer.account.not_indexed == 1
+        assert answer.report.not_indexed == 1
 
 
 def test_another_program_fills_a_gap(db: SessionDB, path: Path) -> None:
@@ -207,7 +207,7 @@ def test_times_that_the_store_never_writes(db: SessionDB, path: Path, timestamp:
 
 
 def test_ids_below_one(db: SessionDB, path: Path) -> None:
-    """The index keeps other things under such numbers; these messages are looked at directly."""
+    """The index uses such numbers for titles; these messages are read directly."""
     db.set_session_title("s", "menagerie")
     [ours] = append(db, "our gecko")
     assert found(db, "gecko OR menagerie") == [ours]
@@ -227,9 +227,9 @@ def test_ids_below_one(db: SessionDB, path: Path) -> None:
         assert found(db, "-walrus", **options) == everything
         assert found(db, "role:user", **options) == everything
     answer = ask(db, "gecko")
-    assert (answer.account.total, answer.account.total_is_exact) == (5, True)
-    assert answer.account.not_indexed == 4
-    assert answer.account.complete
+    assert (answer.report.total, answer.report.total_is_exact) == (5, True)
+    assert answer.report.not_indexed == 4
+    assert answer.report.complete
     # The title and the watchman stand where they stood.
     assert db.search_index_status()["complete"]
     assert {hit.matched for hit in ask(db, "menagerie").hits} == {"title"}
@@ -290,7 +290,7 @@ def test_rewound_and_restored(db: SessionDB) -> None:
     db.rewind_to_message("s", second)
     answer = ask(db, "kestrel")
     assert [hit.id for hit in answer.hits] == [first]
-    assert answer.account.total == 1
+    assert answer.report.total == 1
     assert len(db.search_messages("kestrel", include_inactive=True)) == 2
     db.restore_rewound("s")
     assert found(db, "kestrel") == [first, second]
@@ -328,10 +328,10 @@ def test_deleted_sessions_are_not_counted(db: SessionDB, is_indexed: bool) -> No
     for options in ({}, {"sort": "newest"}):
         answer = ask(db, "ibis source:cli", **options)
         assert [hit.id for hit in answer.hits] == [kept]
-        assert (answer.account.total, answer.account.removed) == (1, {})
+        assert (answer.report.total, answer.report.removed) == (1, {})
     answer = ask(db, "ibis", scope=Scope(user_id="anna", source="telegram"))
     assert answer.hits == []
-    assert (answer.account.total, answer.account.not_indexed) == (0, 0)
+    assert (answer.report.total, answer.report.not_indexed) == (0, 0)
 
 
 def test_a_noisy_session_does_not_hide_the_others(db: SessionDB) -> None:
@@ -342,10 +342,10 @@ def test_a_noisy_session_does_not_hide_the_others(db: SessionDB) -> None:
     append(db, *(noise.format(number) for number in range(2_500)))
     answer = db.search("gateway", limit=10)
     assert answer.hits[0].id == wanted
-    assert answer.account.ranked < 500
+    assert answer.report.ranked < 500
     # All of them follow, each once.
-    assert answer.account.total == 1_000
-    assert not answer.account.total_is_exact
+    assert answer.report.total == 1_000
+    assert not answer.report.total_is_exact
     everything = db.search_messages("gateway", limit=-1)
     assert len({hit["id"] for hit in everything}) == len(everything) == 2_501
 
@@ -363,7 +363,7 @@ def test_reports_do_not_hide_what_people_said(db: SessionDB) -> None:
 
 
 def test_other_rules_for_words(db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody trusts an index that was made by other rules; it is made anew."""
+    """An index that another version of the segmenter made is rebuilt."""
     ids = append(db, *(f"osprey {number}" for number in range(250)))
     assert found(db, "osprey") == ids
     # An index as other rules left it: with tokens that mean nothing to these.
@@ -375,8 +375,8 @@ def test_other_rules_for_words(db: SessionDB, path: Path, monkeypatch: pytest.Mo
         # Who must not write looks at the messages.
         answer = ask(reader, "osprey")
         assert sorted(hit.id for hit in answer.hits) == ids
-        assert answer.account.not_indexed == 250
-        assert answer.account.complete
+        assert answer.report.not_indexed == 250
+        assert answer.report.complete
     assert found(db, "osprey") == ids
     assert db.search_index_status()["complete"]
     assert db.optimize_search() == {"indexed": 0, "rebuilt": False}
@@ -394,7 +394,7 @@ def test_answers_while_it_is_made_anew(
 
         def ask_meanwhile(indexed: int, total: int) -> None:
             answer = ask(reader, "osprey")
-            seen.append(answer.account.not_indexed)
+            seen.append(answer.report.not_indexed)
             assert sorted(hit.id for hit in answer.hits) == ids
 
         db.optimize_search(on_progress=ask_meanwhile)

@@ -125,7 +125,7 @@ def test_damage_that_a_question_meets(db: SessionDB, path: Path) -> None:
     assert db.search_index_status()["complete"]
     answer = db.search("walrus number999", relax=False)
     assert [hit.id for hit in answer.hits] == [ids[999]]
-    assert answer.account.notes == ["The search index was damaged; it is made anew."]
+    assert answer.report.notes == ["The search index was damaged and is being rebuilt."]
     require_sound_index(db)
 
 
@@ -156,8 +156,8 @@ def test_a_damaged_index_of_a_large_store(db: SessionDB, path: Path) -> None:
     damage(path, "DELETE FROM search_index_data")
     with SessionDB(path, read_only=True) as reader:
         answer = reader.search("imported", relax=False, limit=1)
-        assert not answer.account.complete
-        assert answer.account.not_indexed == TAIL + 500
+        assert not answer.report.complete
+        assert answer.report.not_indexed == TAIL + 500
         assert reader.search("imported 2400", relax=False).hits
     answer = db.search("imported 7", relax=False)
     assert [hit.snippet for hit in answer.hits] == [">>>imported<<< >>>7<<<"]

@@ -63,13 +63,13 @@ def test_a_search_does_not_wait_for_a_writer(path: Path) -> None:
             assert writer.said() == "held"
             answer = db.search("walrus", relax=False)
             assert sorted(hit.id for hit in answer.hits) == before + after
-            assert answer.account.not_indexed == 1
-            assert answer.account.complete
+            assert answer.report.not_indexed == 1
+            assert answer.report.complete
             assert not db.search_index_status()["complete"]
             writer.tell()
             writer.succeeded()
         answer = db.search("walrus", relax=False)
-        assert answer.account.not_indexed == 0
+        assert answer.report.not_indexed == 0
         assert db.search_index_status()["complete"]
 
 
@@ -82,14 +82,14 @@ def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
             assert writer.said() == "held"
             answer = db.search(f"imported {TAIL + 1}", relax=False)
             assert len(answer.hits) == 1
-            assert not answer.account.complete
-            assert not answer.account.total_is_exact
-            assert answer.account.not_indexed == TAIL + 1
-            assert f"{TAIL + 1:,} messages" in " ".join(answer.account.notes)
+            assert not answer.report.complete
+            assert not answer.report.total_is_exact
+            assert answer.report.not_indexed == TAIL + 1
+            assert f"{TAIL + 1:,} messages" in " ".join(answer.report.notes)
             writer.tell()
             writer.succeeded()
         # One search does not index all of it, the next one has the rest.
-        assert db.search("imported 1", relax=False).account.complete
+        assert db.search("imported 1", relax=False).report.complete
         assert len(found(db, "imported")) == TAIL + 1
         require_sound_index(db)
 
@@ -243,7 +243,7 @@ def test_close_does_not_make_others_wait_who_write(path: Path) -> None:
 
 
 def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_indexer, "LINGER", 3_600.0)
+    monkeypatch.setattr(background_indexer, "LINGER_SECONDS", 3_600.0)
     ids = append(db, "a walrus")
     thread = thread_of(db)
     db.close()
@@ -256,7 +256,7 @@ def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.Mo
 
 def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing asks for it: neither a search nor `close`."""
-    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER_SECONDS", 0.0)
     analysis = HeldAnalysis(monkeypatch)
     for text in ("a walrus", "a badger"):
         append(db, text)
@@ -267,7 +267,7 @@ def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER_SECONDS", 0.0)
     analysis = HeldAnalysis(monkeypatch)
     forgotten = SessionDB(path)
     forgotten.create_session("s", source="cli")
@@ -284,7 +284,7 @@ def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_thread_cannot_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives up, and the next message is reason enough to try again."""
-    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER_SECONDS", 0.0)
     with open_store(path) as db:
         analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")

@@ -160,6 +160,6 @@ def test_stores_that_come_together(new_store: NewStore, kind: str, seed: int, me
         before = placement(db)
         place_all_conversations(db.provider)
         assert placement(db) == before
-        assert db.search("words", relax=False).account.complete
+        assert db.search("words", relax=False).report.complete
     again = move(source, target, merge=merge)
     assert (again.copied, again.removed, again.differences) == (0, 0, [])

@@ -136,7 +136,7 @@ def answer_document(answer: SearchAnswer) -> dict[str, Any]:
     """Return the documented keys of what a search found."""
     return {
         "hits": [{key: getattr(hit, key) for key in HIT_KEYS} for hit in answer.hits],
-        "account": {key: getattr(answer.account, key) for key in ACCOUNT_KEYS},
+        "account": {key: getattr(answer.report, key) for key in ACCOUNT_KEYS},
         "next_cursor": answer.next_cursor,
     }
 

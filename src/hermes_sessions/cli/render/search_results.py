@@ -41,36 +41,36 @@ def search_report_lines(answer: SearchAnswer, style: Style) -> list[str]:
 
 
 def _sentences(answer: SearchAnswer) -> Iterator[str]:
-    account = answer.account
-    yield _count(len(answer.hits), account)
-    if account.step not in (AS_ASKED, INSIDE_WORDS):
+    report = answer.report
+    yield _count(len(answer.hits), report)
+    if report.step not in (AS_ASKED, INSIDE_WORDS):
         # For matches inside words, the search adds a note of its own.
-        yield f"Nothing matched exactly; relaxed to: {account.step}."
-    for repair in map(one_line, account.repairs):
+        yield f"Nothing matched exactly; relaxed to: {report.step}."
+    for repair in map(one_line, report.repairs):
         yield f"{repair[:1].upper()}{repair[1:]}."
-    if account.removed:
-        removed = [_removed(name, number, account) for name, number in account.removed.items()]
+    if report.removed:
+        removed = [_removed(name, number, report) for name, number in report.removed.items()]
         yield f"Filtered out: {', '.join(removed)}."
-    yield from map(one_line, account.notes)
-    if account.total > account.ranked >= RANKED and answer.hits:
-        yield f"The newest {account.ranked:,} are ranked by relevance; the others follow by time."
-    if not account.complete and account.not_indexed:
+    yield from map(one_line, report.notes)
+    if report.total > report.ranked >= RANKED and answer.hits:
+        yield f"The newest {report.ranked:,} are ranked by relevance; the others follow by time."
+    if not report.complete and report.not_indexed:
         yield "To index them now, run: hermes sessions optimize"
 
 
-def _count(shown: int, account: SearchReport) -> str:
+def _count(shown: int, report: SearchReport) -> str:
     if not shown:
         return "Nothing found."
-    total = f"{account.total:,}" if account.total_is_exact else f"{account.total:,}+"
-    if account.total <= shown:
-        matches = f"{account.total:,} match{'' if account.total == 1 else 'es'}"
-        return f"{matches}." if account.total_is_exact else f"At least {matches}."
+    total = f"{report.total:,}" if report.total_is_exact else f"{report.total:,}+"
+    if report.total <= shown:
+        matches = f"{report.total:,} match{'' if report.total == 1 else 'es'}"
+        return f"{matches}." if report.total_is_exact else f"At least {matches}."
     return f"{shown} of {total} matches."
 
 
-def _removed(name: str, number: int, account: SearchReport) -> str:
+def _removed(name: str, number: int, report: SearchReport) -> str:
     # Counting stops at a limit, with the filter and without it.
-    more = "+" if number + account.total >= COUNT_LIMIT else ""
+    more = "+" if number + report.total >= COUNT_LIMIT else ""
     excluded = name.removeprefix("exclude_")
     label = _FILTERS.get(excluded, excluded)
     return f"{number:,}{more} by {'-' if excluded != name else ''}{label}"

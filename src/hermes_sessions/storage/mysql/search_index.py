@@ -26,13 +26,13 @@ from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
-    Document,
     IdRange,
     IndexDamaged,
+    IndexDocument,
     Order,
     order_by,
 )
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
@@ -108,10 +108,10 @@ class _Query(NamedTuple):
     #: Whether the condition has to be looked at where the words match.
     is_checked: bool
 
-    def numbers(self, bound: Where) -> Where:
+    def numbers(self, bound: SQLCondition) -> SQLCondition:
         """Return the SELECT of the numbers of documents that match and satisfy *bound*."""
         checked = f" AND {self.condition}" if self.is_checked else ""
-        return Where(
+        return SQLCondition(
             f"SELECT number FROM search_documents WHERE {_MATCH}{checked} AND {bound.sql} "
             f"UNION SELECT number FROM search_documents "
             f"WHERE {_RECENT} AND {self.condition} AND {bound.sql}",
@@ -131,9 +131,9 @@ class FulltextIndex(ServerIndex[_Query]):
         """
         self._make_anew = make_anew
 
-    def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
+    def add(self, tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
         """See `SearchIndex.add`."""
-        waiting: list[Document] = []
+        waiting: list[IndexDocument] = []
         size = 0
         for document in documents:
             waiting.append(document)
@@ -184,14 +184,14 @@ class FulltextIndex(ServerIndex[_Query]):
             return None
         return words, _Query(f"+{words.text}", condition.text, is_checked=not superset.is_whole)
 
-    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
-        return _noticing_damage()
+    def _translate_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
+        return _translate_damage()
 
     def _matching(
         self,
         tx: ReadTransaction,
         query: _Query,
-        where: Where,
+        where: SQLCondition,
         limit: int,
         order: Order,
         span: IdRange,
@@ -203,10 +203,10 @@ class FulltextIndex(ServerIndex[_Query]):
             return found
         return found + _asked(tx, query, where, limit - len(found), order, rest)
 
-    def _not_matching(self, query: _Query) -> Where:
+    def _not_matching(self, query: _Query) -> SQLCondition:
         # Within a subquery of its own: it is to be answered once, not for each message.
-        matching = query.numbers(Where("number > 0"))
-        return Where(
+        matching = query.numbers(SQLCondition("number > 0"))
+        return SQLCondition(
             f"m.id NOT IN (SELECT number FROM ({matching.sql}) AS unwanted)", matching.params
         )
 
@@ -215,7 +215,7 @@ class FulltextIndex(ServerIndex[_Query]):
     ) -> frozenset[int]:
         if not expression.has_absent:
             return frozenset()
-        matching = _CUT.numbers(Where("number BETWEEN ? AND ?", (min(ids), max(ids))))
+        matching = _CUT.numbers(SQLCondition("number BETWEEN ? AND ?", (min(ids), max(ids))))
         return frozenset(ids) & {row[0] for row in tx.all(matching.sql, matching.params)}
 
     def _matching_titles(
@@ -227,25 +227,25 @@ class FulltextIndex(ServerIndex[_Query]):
             return []
         # They are short and few: looking is faster than finding all messages with the words.
         edge = row[0] + _TITLES_LOOKED_AT
-        near = titles & Where("number < ?", (edge,))
-        select = Where(
+        near = titles & SQLCondition("number < ?", (edge,))
+        select = SQLCondition(
             f"SELECT number FROM search_documents WHERE {near.sql} AND {query.condition}",
             near.params,
         )
         found = _first(tx, select, limit)
         if len(found) < limit and edge < 0:
-            matching = query.numbers(Where("number < 0 AND number >= ?", (edge,)))
+            matching = query.numbers(SQLCondition("number < 0 AND number >= ?", (edge,)))
             found += _first(tx, matching, limit - len(found))
         return found
 
-    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
+    def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
         """See `SearchIndex.has_cut`."""
-        with _noticing_damage():
+        with _translate_damage():
             return bool(_asked(tx, _CUT, where, 1, "last stored", EVERYWHERE))
 
 
 @contextmanager
-def _noticing_damage() -> Iterator[None]:
+def _translate_damage() -> Iterator[None]:
     try:
         yield
     except pymysql.Error as error:
@@ -254,12 +254,12 @@ def _noticing_damage() -> Iterator[None]:
         raise IndexDamaged(f"The search index is damaged ({error}).") from error
 
 
-def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
+def _store(tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
     rows = ", ".join(["(?, UTC_TIMESTAMP(6), ?)"] * len(documents))
     params = [
         value for document in documents for value in (document.number, f" {document.tokens} ")
     ]
-    with _noticing_damage():
+    with _translate_damage():
         tx.run(
             f"INSERT INTO search_documents (number, written, tokens) VALUES {rows} "
             f"ON DUPLICATE KEY UPDATE written = VALUES(written), tokens = VALUES(tokens)",
@@ -268,7 +268,7 @@ def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
 
 
 def _looked_at(
-    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: IdRange
+    tx: ReadTransaction, query: _Query, where: SQLCondition, limit: int, order: Order, span: IdRange
 ) -> tuple[list[int], IdRange | None]:
     """Return matches among the first documents in this order, and where to go on, if at all.
 
@@ -310,7 +310,7 @@ def _looked_at(
 
 
 def _asked(
-    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: IdRange
+    tx: ReadTransaction, query: _Query, where: SQLCondition, limit: int, order: Order, span: IdRange
 ) -> list[int]:
     """Return matches that FULLTEXT finds."""
     matching = query.numbers(span.as_sql("number"))
@@ -323,7 +323,7 @@ def _asked(
     return [row[0] for row in rows]
 
 
-def _first(tx: ReadTransaction, select: Where, limit: int) -> list[int]:
+def _first(tx: ReadTransaction, select: SQLCondition, limit: int) -> list[int]:
     rows = tx.all(
         f"SELECT number FROM ({select.sql}) AS found ORDER BY number LIMIT ?",
         (*select.params, limit),

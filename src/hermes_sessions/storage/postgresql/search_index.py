@@ -28,13 +28,13 @@ from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
-    Document,
     IdRange,
     IndexDamaged,
+    IndexDocument,
     Order,
     order_by,
 )
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT, GAP
@@ -86,9 +86,9 @@ SYNTAX: Final = _TSQuerySyntax()
 class TSVectorIndex(ServerIndex[str]):
     """See `SearchIndex`."""
 
-    def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
+    def add(self, tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
         """See `SearchIndex.add`."""
-        with _noticing_damage():
+        with _translate_damage():
             tx.run_many(
                 "INSERT INTO search_documents (number, tokens) VALUES (?, CAST(? AS TSVECTOR)) "
                 "ON CONFLICT (number) DO UPDATE SET tokens = excluded.tokens",
@@ -118,11 +118,17 @@ class TSVectorIndex(ServerIndex[str]):
         expression = compile_tree(node, SYNTAX)
         return None if expression is None else (expression, expression.text)
 
-    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
-        return _noticing_damage()
+    def _translate_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
+        return _translate_damage()
 
     def _matching(
-        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: IdRange
+        self,
+        tx: ReadTransaction,
+        query: str,
+        where: SQLCondition,
+        limit: int,
+        order: Order,
+        span: IdRange,
     ) -> list[int]:
         bound = span.as_sql("number")
         # Fenced: else the planner walks all messages backwards for a word that hardly any has.
@@ -135,9 +141,9 @@ class TSVectorIndex(ServerIndex[str]):
         )
         return [row[0] for row in rows]
 
-    def _not_matching(self, query: str) -> Where:
+    def _not_matching(self, query: str) -> SQLCondition:
         surely = f"({query} & !'{_CROWDED}')" if _CROWDED in query else query
-        return Where(f"m.id NOT IN ({_MATCHES} AND number > 0)", (surely,))
+        return SQLCondition(f"m.id NOT IN ({_MATCHES} AND number > 0)", (surely,))
 
     def _unsure(
         self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
@@ -165,9 +171,9 @@ class TSVectorIndex(ServerIndex[str]):
         )
         return [row[0] for row in rows]
 
-    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
+    def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
         """See `SearchIndex.has_cut`."""
-        with _noticing_damage():
+        with _translate_damage():
             return bool(self._matching(tx, f"'{CUT}'", where, 1, "last stored", EVERYWHERE))
 
 
@@ -195,7 +201,7 @@ def _empty(tx: WriteTransaction) -> None:
 
 
 @contextmanager
-def _noticing_damage() -> Iterator[None]:
+def _translate_damage() -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:

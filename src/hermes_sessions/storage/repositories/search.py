@@ -135,7 +135,7 @@ class Search:
                 count=count,
             )
         )
-        answer.account.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+        answer.report.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         return answer
 
     def _check_open(self) -> None:

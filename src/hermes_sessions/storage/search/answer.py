@@ -1,4 +1,4 @@
-"""What a search returns: hits, and an account of how they were found."""
+"""The results of a search: hits, the report on how they were found, and cursors to next pages."""
 
 from __future__ import annotations
 
@@ -12,48 +12,44 @@ from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
 
-# Where a page begins: a place in one list, as a piece of text that callers hand back.
-
-
+#: The largest integer a cursor may contain: JSON readers keep integers up to it exact.
 _LARGEST: Final = 2**53
-
-
 _FIELDS: Final = ("question", "asked_at", "offset", "last_id", "through", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """A place in the list that one question gives. Messages stored later do not belong to it."""
+    """A position in the result list of one search. Messages stored later are not in that list."""
 
-    #: The checksum of the question, so that no other is continued.
+    #: The checksum of the search, so that a cursor cannot continue another one.
     question: int
-    #: When the question was asked: ``after:7d`` keeps its meaning on every page.
+    #: When the first page was requested: ``after:7d`` keeps its meaning on every page.
     asked_at: float
-    #: How many hits stand before the page, and the id of the last of them, where it is known.
+    #: The number of hits before the page, and the id of the last one if it is known.
     offset: int = 0
     last_id: int | None = None
-    #: Messages up to this id belong to the list; None before the first page.
+    #: The list contains messages up to this id; None before the first page.
     through: int | None = None
-    #: The time, session and place of that hit, where the list goes on by time.
+    #: The timestamp, session and ordinal of that hit, if the list continues by time.
     key: tuple[float, str, int] | None = None
 
 
 def checksum(*parts: object) -> int:
-    """Return what tells one question from another."""
+    """Return a checksum that identifies a search."""
     return zlib.crc32(repr(parts).encode("utf-8", "surrogatepass"))
 
 
 def write_cursor(cursor: Cursor) -> str:
-    """Return the cursor as text."""
+    """Return the cursor encoded as text."""
     values = [getattr(cursor, name) for name in _FIELDS]
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode()
 
 
 def read_cursor(text: str, question: int) -> Cursor:
-    """Return the cursor from its text.
+    """Return the cursor that `write_cursor` encoded.
 
     Raises:
-        InvalidInput: no search returned it, or another one.
+        InvalidInput: the text is not a cursor, or it belongs to another search.
     """
     try:
         values = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
@@ -68,22 +64,22 @@ def read_cursor(text: str, question: int) -> Cursor:
         )
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise InvalidInput(
-            "The cursor is not one that a search returned. Give the next_cursor of an answer."
+            "The cursor is not valid. Pass the next_cursor of an earlier answer."
         ) from error
     if cursor.question != question:
-        raise InvalidInput("The cursor belongs to another search; use it with the same question.")
+        raise InvalidInput("The cursor belongs to another search; use it with the same query.")
     return cursor
 
 
 def _key(timestamp: Any, session_id: Any, ordinal: Any) -> tuple[float, str, int]:
     if not isinstance(session_id, str):
-        raise TypeError("a session id is text")
+        raise TypeError("not a session id")
     return _finite(timestamp), session_id, _whole(ordinal)
 
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        raise ValueError("no whole number")
+        raise ValueError("not an integer in range")
     return value
 
 
@@ -94,7 +90,7 @@ def _id(value: Any) -> int:
 
 def _finite(value: Any) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError("no finite number")
+        raise ValueError("not a finite number")
     return float(value)
 
 
@@ -104,7 +100,7 @@ COUNT_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One message that was found."""
+    """A message that a search found."""
 
     id: int
     session_id: str
@@ -138,28 +134,28 @@ class Hit:
 
 @dataclass(slots=True, kw_only=True)
 class SearchReport:
-    """How an answer came about."""
+    """How a search found its hits, how many there are, and what it left out."""
 
     query: str
-    #: Which reading found the hits; see `hermes_sessions.text.query.relaxation`.
+    #: The step of relaxation that found the hits; see `hermes_sessions.text.query.relaxation`.
     step: str = "as asked"
     #: Matches within scope and filters; `COUNT_LIMIT` and ``total_is_exact`` False means more.
     total: int = 0
     total_is_exact: bool = True
-    #: How many of the newest matches relevance was computed over.
+    #: The number of newest matches that were ranked by relevance.
     ranked: int = 0
-    #: By filter: how many matches it removed, counted up to `COUNT_LIMIT`.
+    #: The number of matches each filter removed, counted up to `COUNT_LIMIT`.
     removed: dict[str, int] = field(default_factory=dict)
-    #: When nothing matches all that operators and quotes require: how many messages match each
-    #: side; of what is excluded, how many it left out.
+    #: When no message satisfies all operators and quotes: the number of messages that match each
+    #: operand; for an excluded operand, the number that it removed.
     sides: dict[str, int] = field(default_factory=dict)
-    #: What had to be mended to read the query.
+    #: The corrections that were needed to parse the query.
     repairs: list[str] = field(default_factory=list)
     #: Whether every message was searched.
     complete: bool = True
-    #: Messages the index did not hold yet; looked at directly while they are few.
+    #: Messages that were not indexed yet. A search reads them directly as long as they are few.
     not_indexed: int = 0
-    #: Messages looked at one by one, where the index could not narrow down.
+    #: Messages that were read one by one because the index could not narrow the query down.
     scanned: int = 0
     notes: list[str] = field(default_factory=list)
     elapsed_ms: float = 0.0
@@ -167,9 +163,18 @@ class SearchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """Hits in order, the account, and where the next page begins."""
+    """The hits in order, the report, and the cursor to the next page."""
 
     hits: list[Hit]
-    account: SearchReport
-    #: Pass it as *cursor* to get the next page; None when there is none.
+    report: SearchReport
+    #: Pass it as *cursor* to get the next page; None after the last page.
     next_cursor: str | None = None
+
+    @property
+    def account(self) -> SearchReport:
+        """The report, under its name in version 0.2."""
+        return self.report
+
+
+#: The name of `SearchReport` in version 0.2.
+Account = SearchReport

@@ -1,8 +1,8 @@
-"""One state of the database as one asker sees it: what matches a tree, in order, and how much.
+"""Read and count the messages that match a query tree, in one snapshot and within one scope.
 
-Candidates come from the index; what the index does not hold yet is looked at directly, and wherever
-the index is not exact the text decides. Lists by time are exact. Looking at texts is bounded, and
-the account says when the bound was met.
+Candidates come from the index. Messages that are not indexed yet are read directly, and where the
+index is not exact, the text decides. Lists by time are exact. The number of texts that are read is
+bounded, and the report says when the limit was reached.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from hermes_sessions.storage.search.index_port import (
     SearchIndex,
     every_message,
 )
-from hermes_sessions.storage.search.snippet_builder import MatchedMessage, load
+from hermes_sessions.storage.search.snippet_builder import MatchedMessage, load_messages
 from hermes_sessions.storage.search.sql_conditions import (
-    Where,
+    SQLCondition,
     after_key,
     as_sql,
-    by_subject,
-    findable,
-    ids_among,
+    existing_session_ids,
+    group_by_subject,
     scope_as_sql,
+    searchable_messages,
 )
 from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.tree import Node, Substring, terms_of
 
-#: Messages that are not indexed yet and are looked at one by one, at most.
+#: The most messages that are not indexed yet and are read one by one.
 TAIL: Final = 2000
-#: Messages a scan looks at, where the index cannot narrow down.
+#: The most messages a scan reads, where the index cannot narrow the query down.
 SCANNED: Final = 20_000
-#: Titles a search looks at one by one, and sessions found by title, at most.
+#: The most titles a search reads one by one, and the most sessions it finds by title.
 SCANNED_TITLES: Final = 5_000
-MOST_TITLES: Final = 50
-#: So many matches are read at a time.
+MAX_TITLES: Final = 50
+#: The most matches that are read at a time.
 EVERY_MATCH: Final = 100_000
 _SCAN_STEP: Final = 500
 
@@ -52,8 +52,8 @@ Key = tuple[float, str, int]
 
 
 class CandidateReader:
-    """Matches among the messages that *scope* keeps, all that is *given* as parameters and what is
-    *asked* in the text, up to the id *through*.
+    """Reads matches among the messages up to the id *through* that *scope* allows and that satisfy
+    the *parameter_filters* and the *query_filters* (those written in the query text).
     """
 
     def __init__(
@@ -64,54 +64,54 @@ class CandidateReader:
         dialect: Dialect,
         *,
         scope: Scope,
-        given: Sequence[SearchConditions],
-        asked: SearchConditions,
+        parameter_filters: Sequence[SearchConditions],
+        query_filters: SearchConditions,
         through: int | None,
-        account: SearchReport,
+        report: SearchReport,
     ) -> None:
         self._tx = tx
         self._index = index
         self._lag = lag
-        self._account = account
-        #: How many messages may still be looked at one by one.
+        self._report = report
+        #: How many more messages may be read one by one.
         self.budget = SCANNED
         self._sessions = scope_as_sql(scope)
-        #: Whether messages that were rewound are found, too.
-        self.include_rewound = any(conditions.include_rewound for conditions in given)
-        self._scope = findable(include_rewound=self.include_rewound) & self._sessions
-        known = ids_among(tx, [*given, asked], scope)
-        self._filters = as_sql([*given, asked], dialect, known)
-        self._given = by_subject(as_sql(given, dialect, known))
-        self._asked = by_subject(as_sql([asked], dialect, known))
+        #: Whether rewound messages are found, too.
+        self.include_rewound = any(conditions.include_rewound for conditions in parameter_filters)
+        self._scope = searchable_messages(include_rewound=self.include_rewound) & self._sessions
+        known = existing_session_ids(tx, [*parameter_filters, query_filters], scope)
+        self._filters = as_sql([*parameter_filters, query_filters], dialect, known)
+        self._parameter_filters = group_by_subject(as_sql(parameter_filters, dialect, known))
+        self._query_filters = group_by_subject(as_sql([query_filters], dialect, known))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, MatchedMessage] = {}
-        #: By tree: the first messages of sessions whose title may match.
+        #: For each query tree: the first messages of sessions whose title may match.
         self._first_of_titled: dict[Node, list[MatchedMessage]] = {}
         if lag.not_indexed:
-            account.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
+            report.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
         if not lag.usable and lag.pending:
-            self._note("The search index cannot be used now; messages are looked at directly.")
+            self._note("The search index cannot be used now; messages are read directly.")
 
-    # ── what may be seen ──────────────────────────────────────────────────────────────────────
+    # ── conditions ────────────────────────────────────────────────────────────────────────────
 
     @property
     def filters(self) -> list[str]:
         """The names of the filters that are set."""
         return list(self._filters)
 
-    def where(self, *, removed_by: str | None = None) -> Where:
-        """Return what every match satisfies; or, what one filter alone removes."""
-        where = self._scope & Where("m.id <= ?", (self.through,))
+    def where(self, *, removed_by: str | None = None) -> SQLCondition:
+        """Return the condition for matches; with *removed_by*, for those that it alone removes."""
+        where = self._scope & SQLCondition("m.id <= ?", (self.through,))
         for name, condition in self._filters.items():
             where &= condition.negated() if name == removed_by else condition
         return where
 
     def note_contradicting_filters(self) -> None:
-        """Say so if a filter in the text asks for what one of the parameters rules out."""
-        for subject, asked in self._asked.items():
-            if subject not in self._given:
+        """Add a note for each filter of the query that contradicts a filter parameter."""
+        for subject, query_filters in self._query_filters.items():
+            if subject not in self._parameter_filters:
                 continue
-            where = self._scope & self._given[subject] & asked
+            where = self._scope & self._parameter_filters[subject] & query_filters
             if not every_message(self._tx, where, limit=1):
                 self._note(
                     f"The {subject} filter in the query and the {subject} filter given with the "
@@ -127,19 +127,19 @@ class CandidateReader:
         )
         return int(row[0]) if row else 0
 
-    def _unindexed(self) -> Where:
+    def _unindexed(self) -> SQLCondition:
         ways = ["m.id > ?"]
         if self._lag.queued:
             ways.append(f"m.id IN ({_QUEUED})")
         if self._lag.outside:
             ways.append(_OUTSIDE.sql)
-        return Where(f"({' OR '.join(ways)})", (self._lag.through,))
+        return SQLCondition(f"({' OR '.join(ways)})", (self._lag.through,))
 
-    def _indexed(self, node: Node | None) -> Where:
+    def _indexed(self, node: Node | None) -> SQLCondition:
         if node is None or not self._lag.queued:
-            return Where("1 = 1")
-        # What the index holds of these is out of date.
-        return Where(f"m.id NOT IN ({_QUEUED})")
+            return SQLCondition("1 = 1")
+        # The index entries of queued messages are out of date.
+        return SQLCondition(f"m.id NOT IN ({_QUEUED})")
 
     # ── matches in order ──────────────────────────────────────────────────────────────────────
 
@@ -150,10 +150,11 @@ class CandidateReader:
         *,
         oldest: bool = False,
         beyond: Key | None = None,
-        where: Where | None = None,
+        where: SQLCondition | None = None,
     ) -> list[MatchedMessage]:
-        """Return the first *count* matches by time, all if there are fewer; without a tree, of all
-        messages. *beyond* is the `MatchedMessage.time_key` of the last one that is not wanted.
+        """Return up to *count* matches in order of time; without a tree, every message matches.
+
+        *beyond* is the `MatchedMessage.time_key` after which the list begins.
         """
         where = self.where() if where is None else where
         if beyond is not None:
@@ -167,9 +168,9 @@ class CandidateReader:
         return found[:count]
 
     def last_stored(
-        self, node: Node, count: int, *, where: Where | None = None
+        self, node: Node, count: int, *, where: SQLCondition | None = None
     ) -> list[MatchedMessage]:
-        """Return *count* of the newest matches; where clocks differ, not quite by time."""
+        """Return up to *count* of the newest matches, ordered by id, not strictly by time."""
         if self._lag.ordered_from:
             return self.matches(node, count, where=where)
         where = self.where() if where is None else where
@@ -180,43 +181,45 @@ class CandidateReader:
         return found[:count]
 
     def _span(self) -> IdRange:
-        """Return where the index is up to date, as far as ids are wanted."""
+        """Return the range of wanted ids in which the index is up to date."""
         return IdRange(0, min(self._lag.through, self.through) + 1)
 
     def _by_time(
-        self, node: Node | None, where: Where, count: int, *, oldest: bool
+        self, node: Node | None, where: SQLCondition, count: int, *, oldest: bool
     ) -> list[MatchedMessage]:
-        """Return at least the first *count* matches by time, if there are so many.
+        """Return at least the first *count* matches by time, or all if there are fewer.
 
-        Above `IndexLag.ordered_from` ids and times agree, so that the first ones are found without
-        looking at all; below, the database sorts.
+        Above `IndexLag.ordered_from` ids and times agree, so the first matches are found without
+        reading all of them; below, the database sorts.
         """
         end = (self.through if node is None else min(self._lag.through, self.through)) + 1
-        # Whether messages that are not indexed are in order, is not known.
+        # It is unknown whether messages that are not indexed are in order.
         edge = self._lag.ordered_from if node is not None or not self._lag.pending else end - 1
         stored: Order = "first stored" if oldest else "last stored"
         found = list(islice(self._walk(node, where, stored, IdRange(edge, end), count), count))
         if len(found) == count:
-            found += self._strays(node, where, found, IdRange(edge, end), oldest=oldest)
+            found += self._out_of_order_matches(
+                node, where, found, IdRange(edge, end), oldest=oldest
+            )
         if edge and (oldest or len(found) < count):
             order: Order = "oldest" if oldest else "newest"
             found += islice(self._walk(node, where, order, IdRange(0, edge + 1), count), count)
         return found
 
-    def _strays(
+    def _out_of_order_matches(
         self,
         node: Node | None,
-        where: Where,
+        where: SQLCondition,
         found: list[MatchedMessage],
         span: IdRange,
         *,
         oldest: bool,
     ) -> list[MatchedMessage]:
-        """Return matches that belong among *found* by their time although not by their ids."""
+        """Return matches that belong among *found* by time, although their ids do not."""
         last = found[-1].id
         times = [item.match.timestamp for item in found]
         edge = max(times) if oldest else min(times)
-        # From the first message on that is so much older or newer, none can be among them.
+        # No match beyond the first message that is older or newer by the disorder can belong here.
         sign, direction = (">", "ASC") if oldest else ("<", "DESC")
         disorder = self._lag.disorder
         certain = edge + disorder if oldest else edge - disorder
@@ -231,19 +234,19 @@ class CandidateReader:
             span = IdRange(max(row[0], span.above) if row else span.above, last)
         if span.below is not None and span.below - span.above <= 1:
             return []
-        where &= Where(f"m.timestamp {'<=' if oldest else '>='} ?", (edge,))
+        where &= SQLCondition(f"m.timestamp {'<=' if oldest else '>='} ?", (edge,))
         order: Order = "oldest" if oldest else "newest"
         return list(islice(self._walk(node, where, order, span, len(found)), len(found)))
 
     def _walk(
-        self, node: Node | None, where: Where, order: Order, span: IdRange, count: int
+        self, node: Node | None, where: SQLCondition, order: Order, span: IdRange, count: int
     ) -> Iterator[MatchedMessage]:
-        """Yield matches in this order, read in pieces, the first of *count* candidates."""
+        """Yield matches in this order, read in batches; the first batch has *count* candidates."""
         last: MatchedMessage | None = None
         size = max(1, min(count, EVERY_MATCH))
         while span.below is None or span.below - span.above > 1:
             candidates = self._candidates(node, where, order, span, size, last)
-            loaded = load(self._tx, candidates.ids)
+            loaded = load_messages(self._tx, candidates.ids)
             for item in loaded:
                 if (
                     node is None
@@ -254,7 +257,7 @@ class CandidateReader:
             if len(candidates.ids) < size:
                 return
             if not candidates.exact and self.budget <= 0:
-                self._say_bound(order, narrowed=candidates.narrowed)
+                self._note_scan_limit(order, narrowed=candidates.narrowed)
                 return
             last = loaded[-1]
             if order == "last stored":
@@ -268,7 +271,7 @@ class CandidateReader:
     def _candidates(
         self,
         node: Node | None,
-        where: Where,
+        where: SQLCondition,
         order: Order,
         span: IdRange,
         limit: int,
@@ -283,75 +286,79 @@ class CandidateReader:
 
     def _is_match(self, item: MatchedMessage, node: Node) -> bool:
         self.budget -= 1
-        self._account.scanned += 1
+        self._report.scanned += 1
         return item.is_match(node)
 
-    def _say_bound(self, order: Order, *, narrowed: bool) -> None:
-        self._account.complete = False
+    def _note_scan_limit(self, order: Order, *, narrowed: bool) -> None:
+        self._report.complete = False
         kind = "candidates" if narrowed else "messages"
         first = "oldest" if order in ("first stored", "oldest") else "newest"
         self._note(
-            f"Looked inside the {first} {self._account.scanned:,} {kind} only; narrow the search "
+            f"Searched only the {first} {self._report.scanned:,} {kind}; narrow the search "
             f"with filters to look further{' back' if first == 'newest' else ''}."
         )
 
     def _note(self, note: str) -> None:
-        if note not in self._account.notes:
-            self._account.notes.append(note)
+        if note not in self._report.notes:
+            self._report.notes.append(note)
 
-    def _unindexed_matches(self, node: Node | None, where: Where) -> list[MatchedMessage]:
-        """Return matches among messages the index does not hold yet, or not as they are now."""
+    def _unindexed_matches(self, node: Node | None, where: SQLCondition) -> list[MatchedMessage]:
+        """Return matches among messages that are not in the index or changed since."""
         if node is None or self._lag.not_indexed == 0:
             return []
         ids = every_message(self._tx, where & self._unindexed(), limit=TAIL + 1)
         if len(ids) > TAIL:
-            self._account.complete = False
+            self._report.complete = False
             self._note(
-                f"The index is being built: {self._account.not_indexed:,} messages are not in it "
+                f"The index is being built: {self._report.not_indexed:,} messages are not in it "
                 f"yet."
                 if self._lag.pending
-                else f"The index cannot hold messages with ids below 1; of "
-                f"{self._account.not_indexed:,}, {TAIL:,} were looked at."
+                else f"The index cannot contain messages with ids below 1; {TAIL:,} of "
+                f"{self._report.not_indexed:,} were searched."
             )
         known = self._tail
-        known |= {item.id: item for item in load(self._tx, [i for i in ids if i not in known])}
+        known |= {
+            item.id: item for item in load_messages(self._tx, [i for i in ids if i not in known])
+        }
         items = [known[number] for number in ids[:TAIL]]
-        # A message may be found by several readings of a question, and shown by one of them.
+        # Copied, because several steps of relaxation may find a message and each sets its fields.
         return [replace(item) for item in items if item.is_match(node)]
 
-    def _outside(self, where: Where, count: int, *, oldest: bool) -> list[MatchedMessage]:
-        """Return the first messages by time of those with ids that say nothing about it."""
+    def _outside(self, where: SQLCondition, count: int, *, oldest: bool) -> list[MatchedMessage]:
+        """Return the first messages by time among those with ids below 1."""
         if not self._lag.outside:
             return []
         order: Order = "oldest" if oldest else "newest"
         ids = every_message(self._tx, where & _OUTSIDE, limit=count, order=order)
-        return load(self._tx, ids)
+        return load_messages(self._tx, ids)
 
-    # ── how many ──────────────────────────────────────────────────────────────────────────────
+    # ── counting ──────────────────────────────────────────────────────────────────────────────
 
-    def number(self, node: Node | None, where: Where | None = None) -> tuple[int, bool]:
-        """Return how many matches there are, up to `COUNT_LIMIT`, and whether that is all."""
+    def count_matches(
+        self, node: Node | None, where: SQLCondition | None = None
+    ) -> tuple[int, bool]:
+        """Return the number of matches, up to `COUNT_LIMIT`, and whether it is exact."""
         where = self.where() if where is None else where
         if node is None:
             ids = every_message(self._tx, where, limit=COUNT_LIMIT)
             return len(ids), len(ids) < COUNT_LIMIT and self.budget > 0
         found = len(self._unindexed_matches(node, where))
         if self._lag.usable:
-            found += self._number_indexed(node, where & self._indexed(node))
-        is_all = found < COUNT_LIMIT and self.budget > 0 and self._account.complete
+            found += self._count_indexed_matches(node, where & self._indexed(node))
+        is_all = found < COUNT_LIMIT and self.budget > 0 and self._report.complete
         return min(found, COUNT_LIMIT), is_all
 
-    def _number_indexed(self, node: Node, where: Where) -> int:
+    def _count_indexed_matches(self, node: Node, where: SQLCondition) -> int:
         candidates = self._candidates(node, where, "last stored", self._span(), COUNT_LIMIT)
         if candidates.exact and not candidates.unsure:
             return len(candidates.ids)
-        # What must be looked at, is looked at as long as that is allowed.
+        # The index is not exact: read the texts, within the budget.
         decided = self._walk(node, where, "last stored", self._span(), COUNT_LIMIT)
         return sum(1 for _ in islice(decided, COUNT_LIMIT))
 
     def note_truncated_messages(self) -> None:
-        """Say so if messages are searched that are too long to be indexed as a whole."""
-        if self._lag.usable and self._index.has_cut(self._tx, self.where()):
+        """Add a note if some of the messages are too long to be indexed completely."""
+        if self._lag.usable and self._index.has_truncated_message(self._tx, self.where()):
             self._note("Of very long messages, only the beginning and the end are searched.")
 
     # ── titles ────────────────────────────────────────────────────────────────────────────────
@@ -359,8 +366,10 @@ class CandidateReader:
     def by_title(
         self, node: Node, wanted: Callable[[MatchedMessage], bool] = lambda _: True
     ) -> list[MatchedMessage]:
-        """Return the first message of each session whose title matches, as ``title``; as
-        ``message`` if its own text matches, too. Only those that are *wanted* are looked at.
+        """Return the first message of each session whose title matches.
+
+        ``matched`` is ``title``, or ``message`` if the text of the message matches, too. Messages
+        for which *wanted* returns False are skipped.
         """
         if node not in self._first_of_titled:
             self._first_of_titled[node] = self._load_by_title(node)
@@ -376,12 +385,12 @@ class CandidateReader:
         for sessions in self._titled(node):
             ids += self._first_messages(sessions)
             looked_at += len(sessions)
-            if len(ids) >= MOST_TITLES or looked_at >= SCANNED_TITLES:
+            if len(ids) >= MAX_TITLES or looked_at >= SCANNED_TITLES:
                 break
-        return load(self._tx, ids[:MOST_TITLES], matched="title")
+        return load_messages(self._tx, ids[:MAX_TITLES], matched="title")
 
     def _first_messages(self, sessions: Sequence[str]) -> list[int]:
-        """Return the first message of each session that may be found, in the order given."""
+        """Return the first searchable message of each session, in the order of *sessions*."""
         if not sessions:
             return []
         where = self.where()
@@ -395,17 +404,20 @@ class CandidateReader:
         return [first[name] for name in sessions if name in first]
 
     def _titled(self, node: Node) -> Iterator[list[str]]:
-        """Yield sessions that may be seen and whose title may match, the newest first, in pieces:
-        a small one first, because it is often enough.
+        """Yield visible sessions whose title may match, the newest first, in batches.
+
+        The first batch is small, because it is often enough.
         """
         if any(isinstance(term, Substring) for term in terms_of(node)):
-            yield from self._titles_looked_at(node, Where("s.title IS NOT NULL"))
+            yield from self._titles_looked_at(node, SQLCondition("s.title IS NOT NULL"))
             return
         if self._lag.titles:
-            stale = Where("s.id IN (SELECT session_id FROM search_titles WHERE stale = 1)")
-            yield from self._titles_looked_at(node, stale if self._lag.usable else Where("1 = 1"))
+            stale = SQLCondition("s.id IN (SELECT session_id FROM search_titles WHERE stale = 1)")
+            yield from self._titles_looked_at(
+                node, stale if self._lag.usable else SQLCondition("1 = 1")
+            )
         last: int | None = None
-        size = 2 * MOST_TITLES
+        size = 2 * MAX_TITLES
         while self._lag.usable:
             numbers = self._index.titles(self._tx, node, limit=size, beyond=last)
             if not numbers:
@@ -419,7 +431,7 @@ class CandidateReader:
             yield [row[0] for row in rows]
             last, size = numbers[-1], _SCAN_STEP
 
-    def _titles_looked_at(self, node: Node, condition: Where) -> Iterator[list[str]]:
+    def _titles_looked_at(self, node: Node, condition: SQLCondition) -> Iterator[list[str]]:
         where = condition & self._sessions
         rows = self._tx.all(
             f"SELECT s.id, s.title FROM sessions s WHERE {where.sql} AND s.title IS NOT NULL "
@@ -427,13 +439,13 @@ class CandidateReader:
             (*where.params, SCANNED_TITLES),
         )
         matching = (row[0] for row in rows if matches(node, TokenizedDocument([row[1]])))
-        while sessions := list(islice(matching, 2 * MOST_TITLES)):
+        while sessions := list(islice(matching, 2 * MAX_TITLES)):
             yield sessions
 
 
 _QUEUED: Final = "SELECT message_id FROM search_queue"
 #: See `IndexLag.outside`.
-_OUTSIDE: Final = Where("m.id < 1")
+_OUTSIDE: Final = SQLCondition("m.id < 1")
 
 
 def _newest_id(tx: ReadTransaction) -> int:

@@ -1,4 +1,9 @@
-"""An index that is asked with expressions of its own: what all of them do with a query tree."""
+"""The base of the search indexes: compiles a query tree to an expression of the database.
+
+A query with at least one wanted term is found in the index. A query with only excluded terms
+compiles to the complement of an expression. Expressions contain only encoded tokens and fixed
+operators, never the text of the query.
+"""
 
 from __future__ import annotations
 
@@ -17,48 +22,43 @@ from hermes_sessions.storage.search.index_port import (
     SearchIndex,
     every_message,
 )
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.text.query.tree import And, Node, Not, Substring, Term
 from hermes_sessions.text.token_encoder import encode, encode_prefix, is_cut
 
-# From a query tree to one expression of a database's own, possibly complemented.
-#
-# What has at least one wanted term is found in the index; what has only unwanted ones is everything
-# but the complement. Only encoded tokens and fixed operators are in the text, whatever was asked.
-
-#: Databases read expressions with a small stack; deeper trees are decided message by message.
+#: Databases parse expressions with a small stack. Deeper trees are matched message by message.
 _DEEPEST: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What to ask the index; ``complement`` means everything that does not match it."""
+    """An expression for the index; with ``complement``, everything that does not match it."""
 
     text: str
     complement: bool = False
     exact: bool = True
-    #: Whether something in it must be absent: a message that the index holds in part may have it.
+    #: Whether a term must be absent. The part of a long message that is not indexed may contain it.
     has_absent: bool = False
 
 
 class Syntax(Protocol):
-    """How one database writes expressions."""
+    """The expression syntax of one database."""
 
     def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
-        """One token, or several in a row; with *prefix*, the last may go on."""
+        """Return one token or a phrase; with *prefix*, the last token is a prefix."""
 
     def every(self, texts: Sequence[str]) -> str:
-        """All of at least two."""
+        """Return the conjunction of two or more expressions."""
 
     def any(self, texts: Sequence[str]) -> str:
-        """One of at least two."""
+        """Return the disjunction of two or more expressions."""
 
     def but_not(self, wanted: str, unwanted: str) -> str:
-        """The first without the second."""
+        """Return *wanted* AND NOT *unwanted*."""
 
 
 def compile_tree(node: Node, syntax: Syntax) -> Expression | None:
-    """Return the expression for a tree; None when the index cannot narrow it down."""
+    """Return the expression for a tree; None if the index cannot narrow it down."""
     return _Compiler(syntax).compile(node, 0)
 
 
@@ -74,7 +74,7 @@ class _Compiler:
         if isinstance(node, Not):
             inner = self.compile(node.node, depth)
             if inner is None or not inner.exact:
-                # Leaving out too much would lose matches.
+                # Negating an inexact expression would exclude messages that match.
                 return None
             return Expression(inner.text, not inner.complement, has_absent=True)
         compiled = [self.compile(child, depth + 1) for child in node.nodes]
@@ -127,52 +127,54 @@ class _Compiler:
         return texts[0] if len(texts) == 1 else self._syntax.any(texts)
 
 
-#: What an index is asked with.
+#: The compiled query of one database.
 Q = TypeVar("Q")
 
 
 class CompiledIndex(SearchIndex, Generic[Q]):
-    """See `SearchIndex`."""
+    """A `SearchIndex` that compiles query trees to expressions of its database."""
 
     @abstractmethod
     def _compiled(self, node: Node) -> tuple[Expression, Q] | None:
-        """Return what is known about the expression, and how to ask it; None when the index cannot
-        narrow the question down.
-        """
+        """Return the expression and its compiled query; None if the index cannot narrow it down."""
 
     @abstractmethod
-    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:
-        """Raise `IndexDamaged` for what the database raises over a damaged index."""
+    def _translate_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:
+        """Return a context that raises `IndexDamaged` for the database's errors of damage."""
 
     @abstractmethod
     def _matching(
-        self, tx: ReadTransaction, query: Q, where: Where, limit: int, order: Order, span: IdRange
+        self,
+        tx: ReadTransaction,
+        query: Q,
+        where: SQLCondition,
+        limit: int,
+        order: Order,
+        span: IdRange,
     ) -> list[int]:
-        """Return messages that match, as `SearchIndex.messages` does."""
+        """Return ids of messages that match, as `SearchIndex.messages` does."""
 
     @abstractmethod
-    def _not_matching(self, query: Q) -> Where:
-        """Return what is true of messages ``m`` that may not match."""
+    def _not_matching(self, query: Q) -> SQLCondition:
+        """Return the condition for messages ``m`` that may not match the query."""
 
     @abstractmethod
     def _unsure(
         self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
     ) -> frozenset[int]:
-        """Return those of *ids*, at least one, whose text has to be looked at."""
+        """Return those of *ids* (not empty) whose text must be read to decide."""
 
     @abstractmethod
     def _matching_titles(
         self, tx: ReadTransaction, query: Q, limit: int, beyond: int | None
     ) -> list[int]:
-        """Return numbers of title documents, which are negative, in ascending order, those above
-        *beyond*.
-        """
+        """Return numbers (negative) of title documents above *beyond*, in ascending order."""
 
     def messages(
         self,
         tx: ReadTransaction,
         node: Node,
-        where: Where,
+        where: SQLCondition,
         *,
         limit: int,
         order: Order = "last stored",
@@ -184,7 +186,7 @@ class CompiledIndex(SearchIndex, Generic[Q]):
             ids = every_message(tx, where, limit=limit, order=order, span=span)
             return Candidates(ids, exact=False, narrowed=False)
         expression, query = compiled
-        with self._noticing_damage(tx):
+        with self._translate_damage(tx):
             if expression.complement:
                 where &= self._not_matching(query)
                 ids = every_message(tx, where, limit=limit, order=order, span=span)
@@ -200,8 +202,8 @@ class CompiledIndex(SearchIndex, Generic[Q]):
         compiled = self._compiled(node)
         if compiled is None or compiled[0].complement:
             return []
-        # Their numbers are negative in the index, so the last stored come first.
-        with self._noticing_damage(tx):
+        # Title numbers are negative in the index, so ascending order is the last stored first.
+        with self._translate_damage(tx):
             found = self._matching_titles(
                 tx, compiled[1], limit, None if beyond is None else -beyond
             )

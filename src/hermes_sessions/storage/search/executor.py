@@ -1,8 +1,8 @@
-"""Finds messages: read the question, gather matches, order them, show a page.
+"""Execute a search: parse the query, collect matches, order them, and build one page of hits.
 
-The index gives candidates; shared code decides wherever the index is not exact, ranks and cuts
-snippets, so that the same question has the same answer on every database. A search never waits for
-writers: what it cannot index in a moment, it looks at directly.
+The index returns candidates. Shared code decides where the index is not exact, ranks and cuts
+snippets, so the same query has the same answer on every database. A search does not wait for
+writers: it reads messages directly that it cannot index within a moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hermes_sessions.storage.search.answer import (
 )
 from hermes_sessions.storage.search.candidate_reader import (
     EVERY_MATCH,
-    MOST_TITLES,
+    MAX_TITLES,
     SCANNED,
     SCANNED_TITLES,
     TAIL,
@@ -37,8 +37,8 @@ from hermes_sessions.storage.search.candidate_reader import (
 )
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.search.index_port import IndexDamaged, SearchIndex
-from hermes_sessions.storage.search.snippet_builder import MatchedMessage, show
-from hermes_sessions.storage.search.sql_conditions import Where, as_sql, scope_as_sql
+from hermes_sessions.storage.search.snippet_builder import MatchedMessage, build_hits
+from hermes_sessions.storage.search.sql_conditions import SQLCondition, as_sql, scope_as_sql
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import SearchConditions, read_filters
 from hermes_sessions.text.query.parser import parse
@@ -64,7 +64,7 @@ logger = Logger(__name__)
 
 __all__ = [
     "EVERY_MATCH",
-    "MOST_TITLES",
+    "MAX_TITLES",
     "RANKED",
     "SCANNED",
     "SCANNED_TITLES",
@@ -77,30 +77,31 @@ __all__ = [
 
 Sort = Literal["relevance", "newest", "oldest"]
 
-#: Relevance is computed over this many of the newest matches.
+#: The number of newest matches that are ranked by relevance.
 RANKED: Final = 200
-#: Messages a scan looks at when nobody asked to look inside words and it is the last thing tried.
+#: The most messages a scan reads when it looks inside words as the last step of relaxation,
+#: without a request for it in the query.
 SCANNED_UNASKED: Final = 4_000
-#: Seconds that a search waits for its turn to bring the index up to date.
-PATIENCE: Final = 0.05
-#: Seconds that a search indexes at most; what is missing then, it looks at directly.
-_LONGEST_UPDATE: Final = 10.0
-#: Of the matches that are ranked, so many may be of one session before others are looked for; and
-#: how often.
-_CROWD: Final = RANKED // 8
-_ROUNDS: Final = 3
-#: Sides of operators that are counted by themselves.
-_MOST_SIDES: Final = 10
-#: Parameters that a statement has beside those of scope and filters.
+#: Seconds that a search waits for other writers before it gives up updating the index.
+_PATIENCE: Final = 0.05
+#: The most seconds that a search spends on indexing; it reads the remaining messages directly.
+_MAX_UPDATE_SECONDS: Final = 10.0
+#: Ranked matches of one session above which matches of other sessions are added, and the most
+#: rounds of adding them.
+_MAX_PER_SESSION: Final = RANKED // 8
+_DIVERSIFY_ROUNDS: Final = 3
+#: The most operands that are counted separately.
+_MAX_SIDES: Final = 10
+#: Parameters reserved for a statement besides those of scope and filters.
 _OTHER_PARAMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What is asked: the text, and everything around it."""
+    """A search: the query text, filters, scope, order and page."""
 
     text: str
-    #: Parameters: each of them holds, whatever the text says.
+    #: Filters given as parameters. All of them apply, whatever the query text contains.
     conditions: tuple[SearchConditions, ...]
     scope: Scope
     limit: int
@@ -109,17 +110,17 @@ class SearchRequest:
     cursor: str | None = None
     relax: bool = True
     count: bool = True
-    #: The filters of the text, which narrow further.
-    asked: SearchConditions = field(default_factory=SearchConditions)
+    #: The filters in the query text, which apply in addition.
+    query_filters: SearchConditions = field(default_factory=SearchConditions)
 
     @property
     def checksum(self) -> int:
-        """What tells the list that is asked for from others."""
+        """A checksum that identifies the result list."""
         return checksum(self.text, self.conditions, self.scope, self.sort, self.relax)
 
 
 class SearchExecutor:
-    """Answers requests on one store."""
+    """Answers search requests on one store."""
 
     def __init__(
         self,
@@ -128,54 +129,54 @@ class SearchExecutor:
         maintenance: IndexMaintenance,
         on_backlog: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """*on_backlog* is told how many messages are left to be indexed after a search."""
+        """Call *on_backlog* after a search with the number of messages that are not indexed yet."""
         self._store = store
         self._index = index
         self._maintenance = maintenance
         self._on_backlog = on_backlog
 
     def answer(self, request: SearchRequest) -> SearchAnswer:
-        """Return hits and the account of them. Any text is a question; none raises.
+        """Return the hits and the report. Every query text is valid.
 
         Raises:
-            InvalidInput: the cursor is not one of this question, or there are more filter values
-                than the database takes.
+            InvalidInput: the cursor does not belong to this search, or there are more filter values
+                than the database accepts.
         """
         question = request.checksum
         query = parse(request.text)
         cursor = read_cursor(request.cursor, question) if request.cursor is not None else None
         now = cursor.asked_at if cursor else self._store.clock()
-        asked, problems = read_filters(query.filters, now)
+        query_filters, problems = read_filters(query.filters, now)
         repairs = [*query.repairs, *problems]
-        if query.node is None and not any(c.given() for c in (*request.conditions, asked)):
-            notes = ["There is nothing to search for."]
+        if query.node is None and not any(c.given() for c in (*request.conditions, query_filters)):
+            notes = ["The query is empty."]
             return SearchAnswer(
-                hits=[], account=SearchReport(query=request.text, repairs=repairs, notes=notes)
+                hits=[], report=SearchReport(query=request.text, repairs=repairs, notes=notes)
             )
-        request = replace(request, asked=asked)
+        request = replace(request, query_filters=query_filters)
         start = cursor or Cursor(question=question, asked_at=now, offset=request.offset)
         try:
-            account = SearchReport(query=request.text, repairs=repairs)
-            return self._answer(request, query.node, account, start)
+            report = SearchReport(query=request.text, repairs=repairs)
+            return self._answer(request, query.node, report, start)
         except IndexDamaged as error:
-            logger.warning("the search index is made anew: %s", error)
-            # What the damaged index said does not count.
-            account = SearchReport(query=request.text, repairs=repairs)
-            account.notes.append("The search index was damaged; it is made anew.")
-            return self._answer(request, query.node, account, start, is_damaged=True)
+            logger.warning("the search index is damaged and will be rebuilt: %s", error)
+            # Start a new report: the values that came from the damaged index are wrong.
+            report = SearchReport(query=request.text, repairs=repairs)
+            report.notes.append("The search index was damaged and is being rebuilt.")
+            return self._answer(request, query.node, report, start, is_damaged=True)
 
     def _answer(
         self,
         request: SearchRequest,
         node: Node | None,
-        account: SearchReport,
+        report: SearchReport,
         start: Cursor,
         *,
         is_damaged: bool = False,
     ) -> SearchAnswer:
         self._check_size(request)
         can_write = not self._store.provider.read_only
-        if self._bring_index_up_to_date(anew=is_damaged):
+        if self._bring_index_up_to_date(rebuild=is_damaged):
             is_damaged = False
         with self._store.provider.read() as tx:
             lag = self._maintenance.lag(tx, is_damaged=is_damaged)
@@ -185,35 +186,35 @@ class SearchExecutor:
                 lag,
                 self._store.provider.dialect,
                 scope=request.scope,
-                given=request.conditions,
-                asked=request.asked,
+                parameter_filters=request.conditions,
+                query_filters=request.query_filters,
                 through=start.through,
-                account=account,
+                report=report,
             )
-            page, cursor = _Search(reader, request, account, start).run(node)
-            hits = show(tx, page, include_rewound=reader.include_rewound)
+            page, cursor = _Search(reader, request, report, start).run(node)
+            hits = build_hits(tx, page, include_rewound=reader.include_rewound)
         if can_write and not lag.complete:
             if is_paused(self._store.provider):
-                account.notes.append(
-                    "The database does not accept updates of the search index now; what it lacks "
-                    "is searched directly."
+                report.notes.append(
+                    "The database does not accept updates of the search index now; messages that "
+                    "are not indexed are searched directly."
                 )
             self._on_backlog(lag.pending)
         next_cursor = write_cursor(cursor) if cursor is not None else None
-        return SearchAnswer(hits=hits, account=account, next_cursor=next_cursor)
+        return SearchAnswer(hits=hits, report=report, next_cursor=next_cursor)
 
-    def _bring_index_up_to_date(self, *, anew: bool) -> bool:
-        """Index what is missing, as far as it is not too much; return whether that was possible."""
+    def _bring_index_up_to_date(self, *, rebuild: bool) -> bool:
+        """Index a bounded number of new messages; return whether the store could be written."""
 
         def update() -> None:
-            if anew:
+            if rebuild:
                 with self._store.provider.limit_waits(STEP_SECONDS):
-                    self._maintenance.discard_index(patience=PATIENCE)
+                    self._maintenance.discard_index(patience=_PATIENCE)
             self._maintenance.catch_up(
-                TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE, step_seconds=STEP_SECONDS
+                TAIL, patience=_PATIENCE, seconds=_MAX_UPDATE_SECONDS, step_seconds=STEP_SECONDS
             )
 
-        # The question is answered all the same, from the index and what it lacks.
+        # A failure does not matter: messages that are not indexed are read directly.
         return run_before_read(
             self._store.provider, update, "the search index", (StoreUnavailable, IndexDamaged)
         )
@@ -221,33 +222,33 @@ class SearchExecutor:
     def _check_size(self, request: SearchRequest) -> None:
         dialect = self._store.provider.dialect
         limit = dialect.max_params - _OTHER_PARAMS
-        filters = as_sql([*request.conditions, request.asked], dialect)
+        filters = as_sql([*request.conditions, request.query_filters], dialect)
         wanted = (scope_as_sql(request.scope), *filters.values())
         if (params := sum(len(condition.params) for condition in wanted)) > limit:
             raise InvalidInput(
-                f"There are too many values to filter by: {params:,}; at most {limit:,} can be "
-                f"used at once."
+                f"The filters have too many values: {params:,}. Use at most {limit:,} in one "
+                f"search."
             )
 
 
 class _Search:
-    """One request on one state of the database."""
+    """One request on one snapshot of the database."""
 
     def __init__(
-        self, reader: CandidateReader, request: SearchRequest, account: SearchReport, start: Cursor
+        self, reader: CandidateReader, request: SearchRequest, report: SearchReport, start: Cursor
     ) -> None:
         self._reader = reader
         self._request = request
-        self._account = account
+        self._report = report
         self._start = start
         self._by_time = request.sort != "relevance"
-        #: The list from its beginning, as far as it is needed; or, with a key, from there on.
+        #: The result list from its beginning, or from the cursor's key, as far as it is needed.
         self._listed: list[MatchedMessage] = []
-        #: Whether the list goes on by time where it ends here.
-        self._goes_on_by_time = False
+        #: Whether the list continues by time after its end here.
+        self._continues_by_time = False
 
     def run(self, node: Node | None) -> tuple[list[MatchedMessage], Cursor | None]:
-        """Return a page of the list, and where the next one begins."""
+        """Return a page of the list and the cursor to the next one."""
         self._by_time = self._by_time or not terms_of(node)
         readings: list[Node] = []
         if node is None or self._start.key is not None:
@@ -256,22 +257,22 @@ class _Search:
             readings = self._relax(node)
         if node is not None:
             self._reader.note_truncated_messages()
-        first = self._first()
+        first = self._page_start()
         end = first + self._request.limit
         page = self._listed[first:end]
-        # What moved down since the last page took some of what was listed for this one.
-        was_cut_short = first > self._start.offset and len(self._listed) >= self._needed()
+        # Hits that moved behind the last shown hit leave fewer than a page; more may follow.
+        was_cut_short = first > self._start.offset and len(self._listed) >= self._needed_length()
         has_more = len(self._listed) > end or was_cut_short
         if self._request.count:
             self._count(any_of(readings) or node)
             if not self._listed and self._start.offset == 0:
                 self._reader.note_contradicting_filters()
                 self._count_sides(node)
-        return page, self._next(page, first) if has_more and page else None
+        return page, self._next_cursor(page, first) if has_more and page else None
 
-    def _first(self) -> int:
-        """Return where in the list the page begins: behind the last hit that was shown, wherever
-        it is now; if it is gone, behind as many.
+    def _page_start(self) -> int:
+        """Return the index at which the page begins: after the last shown hit, wherever it is now;
+        if that hit no longer exists, after the same number of hits.
         """
         if self._start.key is not None:
             return 0
@@ -280,7 +281,7 @@ class _Search:
                 return place + 1
         return self._start.offset
 
-    def _next(self, page: list[MatchedMessage], first: int) -> Cursor:
+    def _next_cursor(self, page: list[MatchedMessage], first: int) -> Cursor:
         last = page[-1]
         before = first if self._start.key is None else self._start.offset
         is_ranked = last.score is not None
@@ -289,21 +290,21 @@ class _Search:
             through=self._reader.through,
             offset=before + len(page),
             last_id=last.id,
-            key=None if is_ranked or not self._goes_on_by_time else last.time_key,
+            key=None if is_ranked or not self._continues_by_time else last.time_key,
         )
 
-    # ── readings ──────────────────────────────────────────────────────────────────────────────
+    # ── steps of relaxation ───────────────────────────────────────────────────────────────────
 
-    def _needed(self) -> int:
-        """How much of the list is needed: one more than is shown tells that there is more."""
+    def _needed_length(self) -> int:
+        """Return the needed length of the list: one more than is shown, to detect a next page."""
         before = 0 if self._start.key is not None else self._start.offset
         return before + self._request.limit + 1
 
     def _relax(self, node: Node) -> list[Node]:
-        """Try the readings of the question until one finds something; return those that count.
+        """Try the steps of relaxation until one finds something; return the trees that were tried.
 
-        A question that found nothing as asked is also answered by the following readings until a
-        page is full; what an earlier reading found stands first.
+        After a query without exact matches, further steps are added until a page is full; the hits
+        of an earlier step come first.
         """
         tried: list[Node] = []
         for name, reading in steps(node):
@@ -315,34 +316,34 @@ class _Search:
             was_empty = not self._listed
             self._list(reading, spread=name == ANY_WORD)
             if was_empty and self._listed:
-                self._account.step = name
+                self._report.step = name
                 if name == INSIDE_WORDS:
-                    self._account.notes.append(
-                        "Nothing matched as whole words; looked inside words."
+                    self._report.notes.append(
+                        "Nothing matched as whole words; searched inside words."
                     )
-            if self._listed and (name == AS_ASKED or len(self._listed) >= self._needed()):
+            if self._listed and (name == AS_ASKED or len(self._listed) >= self._needed_length()):
                 break
             if not self._request.relax:
                 break
-        # Several readings are one list only from its beginning.
-        self._goes_on_by_time = self._goes_on_by_time and len(tried) == 1
+        # A list of several steps cannot continue by time.
+        self._continues_by_time = self._continues_by_time and len(tried) == 1
         return tried
 
     def _list(self, node: Node | None, *, spread: bool = False) -> None:
-        """Add what a reading finds to the list, at least as far as it is needed."""
+        """Add the matches of a tree to the list, at least as many as are needed."""
         known = {item.id for item in self._listed}
-        needed = self._needed()
+        needed = self._needed_length()
         if node is None or self._by_time:
-            found = self._in_time(node, needed)
-            self._goes_on_by_time = True
+            found = self._matches_by_time(node, needed)
+            self._continues_by_time = True
         else:
-            found = self._by_relevance(node, needed, spread=spread)
+            found = self._matches_by_relevance(node, needed, spread=spread)
         for item in found:
             item.reading = node
         self._listed += [item for item in found if item.id not in known]
 
-    def _in_time(self, node: Node | None, needed: int) -> list[MatchedMessage]:
-        """Return matches by time, those of titles at the time of the message that is shown."""
+    def _matches_by_time(self, node: Node | None, needed: int) -> list[MatchedMessage]:
+        """Return matches by time; a match by title has the time of the message that is shown."""
         oldest, key = self._request.sort == "oldest", self._start.key
         found = self._reader.matches(node, needed, oldest=oldest, beyond=key)
         if node is None or not terms_of(node):
@@ -362,12 +363,14 @@ class _Search:
 
     # ── relevance ─────────────────────────────────────────────────────────────────────────────
 
-    def _by_relevance(self, node: Node, needed: int, *, spread: bool) -> list[MatchedMessage]:
-        """Return matches, those that are ranked first and the others behind them by time."""
+    def _matches_by_relevance(
+        self, node: Node, needed: int, *, spread: bool
+    ) -> list[MatchedMessage]:
+        """Return the ranked matches, followed by the others in order of time."""
         ranked = self._rank(self._pool(node, spread=spread), node)
         others: list[MatchedMessage] = []
         if len(ranked) >= RANKED or spread:
-            self._goes_on_by_time = True
+            self._continues_by_time = True
             known = {item.id for item in ranked}
             if self._start.key is not None or len(ranked) < needed:
                 found = self._reader.matches(node, needed + len(known), beyond=self._start.key)
@@ -375,34 +378,34 @@ class _Search:
         return others if self._start.key is not None else ranked + others
 
     def _pool(self, node: Node, *, spread: bool) -> list[MatchedMessage]:
-        """Return the matches that are to be ranked: the newest, but not all of one kind."""
+        """Return the matches to rank: the newest, from different words, sessions and sources."""
         pool: dict[int, MatchedMessage] = {}
         parts = alternatives(node) if spread else [node]
-        # Each word gives its own newest, so that a frequent one cannot crowd out a rare one.
+        # Take the newest matches of each word, so that a frequent word does not hide a rare one.
         share = max(RANKED // 4, RANKED // len(parts)) if spread else RANKED
         for part in parts:
             found = self._reader.last_stored(part, share)
             pool |= {item.id: item for item in found}
             if len(found) == share:
-                pool |= {item.id: item for item in self._less_crowded(part, found)}
+                pool |= {item.id: item for item in self._diversify(part, found)}
         for item in self._reader.by_title(node):
             pool.setdefault(item.id, item)
         return list(pool.values())
 
-    def _less_crowded(self, node: Node, found: list[MatchedMessage]) -> list[MatchedMessage]:
-        """Return matches of other sessions than those that have very many of the newest, and of
-        sources that people talk from: a noisy session or a report is no reason to miss the rest.
+    def _diversify(self, node: Node, found: list[MatchedMessage]) -> list[MatchedMessage]:
+        """Return more matches, without background sources and without the sessions that have most
+        of *found*, so that a noisy session or a scheduled job does not hide the others.
         """
         others: list[MatchedMessage] = []
         crowds: set[str] = set()
-        for _ in range(_ROUNDS):
+        for _ in range(_DIVERSIFY_ROUNDS):
             sizes = Counter(item.match.session_id for item in found)
-            crowded = {session_id for session_id, size in sizes.items() if size > _CROWD}
+            crowded = {session_id for session_id, size in sizes.items() if size > _MAX_PER_SESSION}
             has_background = any(item.match.source in BACKGROUND_SOURCES for item in found)
             if not crowded and not has_background:
                 break
             crowds |= crowded
-            where = self._reader.where() & _outside(crowds)
+            where = self._reader.where() & _outside_sessions(crowds)
             found = self._reader.last_stored(node, RANKED // 2, where=where)
             others += found
             if len(found) < RANKED // 2:
@@ -411,7 +414,7 @@ class _Search:
 
     def _rank(self, found: list[MatchedMessage], node: Node) -> list[MatchedMessage]:
         points = scores([item.match for item in found], terms_of(node))
-        self._account.ranked = max(self._account.ranked, len(found))
+        self._report.ranked = max(self._report.ranked, len(found))
         for item, score in zip(found, points, strict=True):
             item.score = score
         return [found[i] for i in order([item.match for item in found], points)]
@@ -419,33 +422,33 @@ class _Search:
     # ── counting ──────────────────────────────────────────────────────────────────────────────
 
     def _count(self, tree: Node | None) -> None:
-        """Say how many matches there are, and how many more there were without each filter."""
-        account, reader = self._account, self._reader
-        if self._start.key is None and len(self._listed) < self._needed():
-            account.total, account.total_is_exact = len(self._listed), account.complete
+        """Report the number of matches, and how many more there are without each filter."""
+        report, reader = self._report, self._reader
+        if self._start.key is None and len(self._listed) < self._needed_length():
+            report.total, report.total_is_exact = len(self._listed), report.complete
         else:
-            account.total, account.total_is_exact = reader.number(tree)
-            if account.total_is_exact and tree is not None and terms_of(tree):
+            report.total, report.total_is_exact = reader.count_matches(tree)
+            if report.total_is_exact and tree is not None and terms_of(tree):
                 by_title = [item for item in reader.by_title(tree) if item.matched == "title"]
-                account.total = min(account.total + len(by_title), COUNT_LIMIT)
-                account.total_is_exact = account.total_is_exact and account.total < COUNT_LIMIT
+                report.total = min(report.total + len(by_title), COUNT_LIMIT)
+                report.total_is_exact = report.total_is_exact and report.total < COUNT_LIMIT
         for name in reader.filters:
-            removed, _ = reader.number(tree, reader.where(removed_by=name))
+            removed, _ = reader.count_matches(tree, reader.where(removed_by=name))
             if removed:
-                account.removed[name] = removed
+                report.removed[name] = removed
 
     def _count_sides(self, node: Node | None) -> None:
-        """Say what matched of each side of an operator, when nothing matched all of them."""
-        sides = sides_of(node)[:_MOST_SIDES] if node is not None else []
+        """Report the number of matches of each operand, when no message matches all of them."""
+        sides = sides_of(node)[:_MAX_SIDES] if node is not None else []
         wanted = [side for side in sides if not isinstance(side, Not)]
         for side in sides:
             counted = side if not isinstance(side, Not) else all_of([*wanted, side.node])
-            self._account.sides[spelled(side)], _ = self._reader.number(counted)
+            self._report.sides[spelled(side)], _ = self._reader.count_matches(counted)
         if sides:
-            counts = ", ".join(f"{name} ({n:,})" for name, n in self._account.sides.items())
-            self._account.notes.append(
-                f"No message matches all of: {counts}. Operators and quotes bind; leave them out "
-                f"to find messages that match in part."
+            counts = ", ".join(f"{name} ({n:,})" for name, n in self._report.sides.items())
+            self._report.notes.append(
+                f"No message matches all of: {counts}. Remove operators and quotes to find "
+                f"messages that match some of them."
             )
 
 
@@ -453,10 +456,10 @@ def _follows(key: Key, before: Key, *, oldest: bool) -> bool:
     return key > before if oldest else key < before
 
 
-def _outside(sessions: set[str]) -> Where:
+def _outside_sessions(sessions: set[str]) -> SQLCondition:
     marks = placeholders(len(BACKGROUND_SOURCES))
-    where = Where(f"s.source NOT IN ({marks})", tuple(sorted(BACKGROUND_SOURCES)))
+    where = SQLCondition(f"s.source NOT IN ({marks})", tuple(sorted(BACKGROUND_SOURCES)))
     if sessions:
         marks = placeholders(len(sessions))
-        where &= Where(f"m.session_id NOT IN ({marks})", tuple(sorted(sessions)))
+        where &= SQLCondition(f"m.session_id NOT IN ({marks})", tuple(sorted(sessions)))
     return where

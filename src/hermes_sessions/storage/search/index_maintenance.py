@@ -1,11 +1,11 @@
-"""Keeps the index in step with the messages, without any write waiting for it.
+"""Keep the search index up to date with the messages, without delaying any write.
 
-Messages are indexed in the order of their ids up to a mark; everything above the mark is not yet
-indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Where
-several writers store at once, ids do not become visible in their order, and new messages are noted
-in the queue as well; the mark is then only the highest id that was indexed. Texts
-are read and encoded first; then a short transaction stores them and moves the mark, so that writers
-get their turn in between. An index that another segmenter made, or that is damaged, is made anew.
+Messages are indexed in the order of their ids up to a mark; messages above it are not indexed yet.
+Triggers add changes and deletions below the mark to a queue, whichever program makes them. On
+databases with concurrent writers, ids do not become visible in order, so triggers add new messages
+to the queue as well; the mark is then only the highest indexed id. Texts are read and encoded
+first; then a short transaction stores them and moves the mark, so that other writers can work in
+between. An index that is damaged, or that another version of the segmenter made, is rebuilt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.repositories.rows import names
-from hermes_sessions.storage.search.index_port import Document, IndexDamaged, SearchIndex
+from hermes_sessions.storage.search.index_port import IndexDamaged, IndexDocument, SearchIndex
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.token_encoder import document
@@ -34,15 +34,15 @@ from hermes_sessions.text.tokenizer import SEGMENTER_VERSION
 
 logger = Logger(__name__)
 
-#: Messages, and characters of them, that one transaction handles: few enough for a wait of some ten
-#: milliseconds, and so many that fewer than one in a hundred messages is stored while one runs.
+#: The most messages and characters in one transaction: few enough that other writers wait only some
+#: ten milliseconds, and enough that less than 1 % of messages are stored while a transaction runs.
 _BATCH: Final = 200
 _BATCH_CHARACTERS: Final = 400_000
-#: After so many transactions, one merges what they wrote.
+#: The number of transactions after which one step of merging follows.
 _STEPS_TO_TIDY: Final = 2
-#: Seconds by which the times of messages may run against their ids, because clocks differ and
-#: writers wait for each other, before the order counts as broken.
-_MOST_DISORDER: Final = 30.0
+#: Seconds by which timestamps may disagree with the order of ids, because clocks differ and writers
+#: wait for each other. Beyond it, the order counts as broken.
+_MAX_DISORDER: Final = 30.0
 _COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
 
 
@@ -58,102 +58,102 @@ class _State(NamedTuple):
 
 _NO_STATE: Final = _State(0, 0, 0.0, 0, 0.0)
 _STATE: Final = f"SELECT {names(_State._fields)} FROM search_state"
-#: Instead of a mark, where everything that is not indexed is in the queue.
+#: Used as the mark on databases where the queue contains every message that is not indexed.
 _NO_MARK: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLag:
-    """How far the index is behind."""
+    """How far the index lags behind the messages."""
 
-    #: Messages up to this id are indexed, but for those in the queue.
+    #: Messages up to this id are indexed, except those in the queue.
     through: int
     #: Messages above the mark and in the queue.
     pending: int
-    #: Those of them that are in the queue.
+    #: Messages in the queue.
     queued: int = 0
-    #: Titles that are not indexed as they are now.
+    #: Titles that changed since they were indexed.
     titles: int = 0
-    #: Messages with ids below 1, which only other programs write. The index keeps other things
-    #: under such numbers, so it never holds these.
+    #: Messages with ids below 1, which only other programs write. The index uses such numbers for
+    #: titles, so it never contains these messages.
     outside: int = 0
-    #: Above this id, later messages have higher ids; imports can make it otherwise below.
+    #: Above this id, later messages have higher ids; below it, imports may have broken the order.
     ordered_from: int = 0
-    #: By how many seconds at most a message above that id is older than one with a lower id.
+    #: The most seconds by which a message above that id is older than one with a lower id.
     disorder: float = 0.0
-    #: Whether the index can be asked at all; if not, it has to be made anew.
+    #: Whether the index can be queried; if not, it must be rebuilt.
     usable: bool = True
 
     @property
     def complete(self) -> bool:
-        """Whether the index holds everything that it can; where there is nothing, that is so."""
+        """Whether the index contains everything it can; True for an empty store."""
         return self.pending == 0 and self.titles == 0
 
     @property
     def not_indexed(self) -> int:
-        """Messages that the index does not hold, or not as they are now."""
+        """The number of messages that are not in the index or changed since they were indexed."""
         return self.pending + self.outside
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What the next transaction is to store, read and encoded before it."""
+    """The documents that the next transaction stores, read and encoded before it begins."""
 
     state: _State
-    #: The mark once it is stored.
+    #: The mark after this batch is stored.
     last: int
-    #: By id: the row as it was read, and its tokens.
+    #: By message id: the row as it was read, and its tokens.
     encoded: dict[int, tuple[Row, str]] = field(default_factory=dict)
 
-    def document(self, row: Row) -> Document:
-        """Return the document of a row, encoded anew if it is not as it was read."""
+    def document(self, row: Row) -> IndexDocument:
+        """Return the document of a row, encoded again if the row changed since it was read."""
         known, tokens = self.encoded.get(row[0], (None, ""))
-        return Document(row[0], tokens if row == known else _tokens(row))
+        return IndexDocument(row[0], tokens if row == known else _tokens(row))
 
 
-#: Instead of a batch: the index has to be made anew first, because it is damaged, or was made by
-#: other rules.
+#: Returned instead of a batch: the index must be rebuilt first, because it is damaged or because
+#: another version of the segmenter made it.
 _DAMAGED: Final = _Batch(_NO_STATE, 0)
 _OUTDATED: Final = _Batch(_NO_STATE, 0)
-#: Instead of a number of messages: the index was begun anew. That happens so often at most while
-#: it is brought up to date.
+#: Returned instead of a number of messages: the index was reset. `_MAX_RESETS` bounds how often
+#: that may happen in one call of `catch_up`.
 _RESET: Final = -1
-_MOST_RESETS: Final = 3
+_MAX_RESETS: Final = 3
 _WORK: Final = "Updating the search index"
 
 
 class IndexMaintenance:
-    """The state of the index, and the work on it."""
+    """Reads the state of the index and updates, merges and rebuilds it."""
 
     def __init__(self, store: Store, index: SearchIndex) -> None:
         self._store = store
         self._index = index
         self._has_mark = store.provider.dialect.ids_in_order
-        #: Keeps others who index, in other processes, waiting for each other.
+        #: Locks the state, so that processes that index wait for each other.
         self._for_update = store.provider.dialect.for_update
         self._locked_state = _STATE + self._for_update
 
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> IndexLag:
-        """Return how far the index is behind: wholly, if it is known to be damaged."""
-        outside = _number(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
+        """Return how far the index lags; a damaged index lacks everything."""
+        outside = _count(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
         state = None if is_damaged else self._usable_state(tx)
         if state is None:
             return IndexLag(
                 through=0,
-                pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
-                titles=_number(tx, "SELECT COUNT(*) FROM sessions WHERE title IS NOT NULL"),
+                pending=_count(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
+                titles=_count(tx, "SELECT COUNT(*) FROM sessions WHERE title IS NOT NULL"),
                 outside=outside,
                 usable=False,
             )
         _, through, _, ordered_from, disorder = state
-        queued = above = _number(tx, "SELECT COUNT(*) FROM search_queue")
+        queued = above = _count(tx, "SELECT COUNT(*) FROM search_queue")
         if self._has_mark:
-            above += _number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
+            above += _count(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
         return IndexLag(
             through=int(through) if self._has_mark else _NO_MARK,
             pending=above,
             queued=queued,
-            titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
+            titles=_count(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
             outside=outside,
             ordered_from=int(ordered_from),
             disorder=float(disorder),
@@ -169,28 +169,29 @@ class IndexMaintenance:
         is_unwanted: Callable[[], bool] = lambda: False,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Index up to *limit* messages and titles (all without one), or until the work *is
-        unwanted* or took *seconds*; return how many were handled. *patience* bounds each wait for
-        other writers, *step_seconds* all that one step waits for the database. Ends also when
-        others undo the work; `lag` tells what is left.
+        """Index up to *limit* messages and titles (all by default); return the number indexed.
+
+        Stops early when *is_unwanted* returns True, after *seconds*, or when other processes keep
+        undoing the work; `lag` returns what remains. *patience* bounds each wait for other writers,
+        *step_seconds* all waits of one step for the database. Each step is one transaction.
 
         Raises:
-            StoreUnavailable: the store cannot be written now; what was done stays done.
+            StoreUnavailable: the store cannot be written now. Finished steps stay stored.
         """
         handled = steps = resets = 0
-        progress = StallDetector(_WORK, self._number_left, seconds)
+        progress = StallDetector(_WORK, self._count_remaining, seconds)
         while (limit is None or handled < limit) and not is_unwanted():
             try:
                 steps += 1
                 with self._store.provider.limit_waits(step_seconds):
                     if steps % _STEPS_TO_TIDY == 0:
-                        # Little by little, or the index does it all at once some day.
+                        # Merge a little at a time; otherwise the database merges all at once.
                         self.tidy_once(patience=patience)
                     step = self._step(patience)
             except IndexDamaged as error:
                 if resets:
                     raise
-                logger.warning("the search index is made anew: %s", error)
+                logger.warning("the search index is damaged and will be rebuilt: %s", error)
                 with self._store.provider.limit_waits(step_seconds):
                     self.discard_index(patience=patience)
                 step = _RESET
@@ -198,8 +199,8 @@ class IndexMaintenance:
                 break
             if step == _RESET:
                 resets += 1
-                if resets > _MOST_RESETS:
-                    logger.warning("%s", stuck_message(_WORK, self._number_left()))
+                if resets > _MAX_RESETS:
+                    logger.warning("%s", stuck_message(_WORK, self._count_remaining()))
                     break
                 continue
             handled += step
@@ -208,41 +209,42 @@ class IndexMaintenance:
                 break
         return handled
 
-    def _number_left(self) -> int:
+    def _count_remaining(self) -> int:
         with self._store.provider.read() as tx:
             lag = self.lag(tx)
         return lag.pending + lag.titles
 
     def tidy(self) -> bool:
-        """Merge what the index wrote in small pieces, and leave nothing in it of what was removed,
-        in short steps. An index that a thorough check finds damaged is made anew; return whether.
+        """Merge the small pieces of the index and purge removed documents, in short steps.
+
+        Rebuilds the index if a thorough check finds damage. Returns whether it was rebuilt.
         """
         with self._store.provider.read() as tx:
             damage = self._index.damage(tx)
         if damage is not None:
-            logger.warning("the search index is made anew: %s", damage)
+            logger.warning("the search index is damaged and will be rebuilt: %s", damage)
             self.discard_index()
             self.catch_up()
         self.compact()
         return damage is not None
 
     def compact(self) -> bool:
-        """Leave nothing in the index of what was removed; return whether that came to an end."""
+        """Purge all traces of removed documents from the index; return whether it finished."""
         until = time.monotonic() + MAX_WORK_SECONDS
         first = True
         while self._store.provider.write(partial(self._index.compact, first=first)):
             first = False
             if time.monotonic() >= until:
-                logger.warning("merging the search index stops for now; it took too long")
+                logger.warning("stopped merging the search index because it took too long")
                 return False
         return True
 
     def tidy_once(self, *, patience: float | None = None) -> None:
-        """Do one short step of merging."""
+        """Do one short step of merging, in one transaction."""
         self._store.provider.write(self._index.tidy, patience=patience)
 
     def discard_index(self, *, patience: float | None = None) -> None:
-        """Forget the index; the next work builds it from the messages."""
+        """Empty the index in one transaction; `catch_up` rebuilds it from the messages."""
         self._store.provider.write(self._reset, patience=patience, isolated=False)
 
     def _reset(self, tx: WriteTransaction) -> None:
@@ -259,7 +261,7 @@ class IndexMaintenance:
         )
 
     def _reset_outdated(self, tx: WriteTransaction) -> None:
-        # Somebody else may have been faster, and have indexed the first messages already.
+        # Another process may have reset it already, and have indexed the first messages.
         state = _read_state(tx, self._locked_state)
         if state is None or state.segmenter != SEGMENTER_VERSION:
             self._reset(tx)
@@ -267,8 +269,8 @@ class IndexMaintenance:
     # ── one step ──────────────────────────────────────────────────────────────────────────────
 
     def _step(self, patience: float | None) -> int | None:
-        """Handle the next few messages and titles; return how many, `_RESET` if the index was
-        begun anew, None when there are none.
+        """Index the next batch of messages and titles; return its size, `_RESET` if the index was
+        reset instead, or None if nothing remains.
         """
         with self._store.provider.read() as tx:
             batch = self._read(tx)
@@ -285,7 +287,7 @@ class IndexMaintenance:
         )
 
     def _read(self, tx: ReadTransaction) -> _Batch | None:
-        """Read and encode what is next: changes that were noted, else what is above the mark."""
+        """Read and encode the next batch: queued messages first, then messages above the mark."""
         if not self._index.is_sound(tx):
             return _DAMAGED
         state = _read_state(tx)
@@ -316,7 +318,7 @@ class IndexMaintenance:
         return _Batch(state, last, encoded)
 
     def _usable_state(self, tx: ReadTransaction) -> _State | None:
-        """Return where the index stands; None if it has to be made anew."""
+        """Return the state of the index; None if it must be rebuilt."""
         if not self._index.is_sound(tx):
             return None
         state = _read_state(tx)
@@ -325,14 +327,14 @@ class IndexMaintenance:
     def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
         state = _read_state(tx, self._locked_state)
         if state is None or state.segmenter != SEGMENTER_VERSION:
-            return 0  # The index is being made anew, by others.
-        handled = self._take_titles(tx) + self._take_queue(tx, batch, state)
-        # If it was changed, somebody else has done the work.
+            return 0  # Another process is rebuilding the index.
+        handled = self._index_titles(tx) + self._index_queued(tx, batch, state)
+        # If the state changed, another process has indexed these messages.
         if handled == 0 and state == batch.state and self._has_mark:
-            handled = self._take_new(tx, batch)
+            handled = self._index_new(tx, batch)
         return handled
 
-    def _take_new(self, tx: WriteTransaction, batch: _Batch) -> int:
+    def _index_new(self, tx: WriteTransaction, batch: _Batch) -> int:
         rows = tx.all(
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
             (batch.state.indexed_through, batch.last),
@@ -341,7 +343,7 @@ class IndexMaintenance:
         _move_mark(tx, batch.state, rows, batch.last)
         return len(rows)
 
-    def _take_queue(self, tx: WriteTransaction, batch: _Batch, state: _State) -> int:
+    def _index_queued(self, tx: WriteTransaction, batch: _Batch, state: _State) -> int:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
@@ -365,8 +367,9 @@ class IndexMaintenance:
         tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
         return len(queued)
 
-    def _take_titles(self, tx: WriteTransaction) -> int:
-        # Locked before the titles are read: whoever changes one meanwhile says so after us.
+    def _index_titles(self, tx: WriteTransaction) -> int:
+        # Lock the rows before reading the titles: a title that changes meanwhile is marked stale
+        # again after this transaction.
         stale = tx.all(
             f"SELECT number, session_id FROM search_titles WHERE stale = 1 LIMIT ?"
             f"{self._for_update}",
@@ -387,7 +390,7 @@ class IndexMaintenance:
             if title is None:
                 tx.run("DELETE FROM search_titles WHERE session_id = ?", (session_id,))
                 continue
-            documents.append(Document(-number, document([title]).tokens))
+            documents.append(IndexDocument(-number, document([title]).tokens))
             tx.run("UPDATE search_titles SET stale = 0 WHERE number = ?", (number,))
         self._index.add(tx, sorted(documents, key=lambda item: item.number))
         return len(stale)
@@ -399,11 +402,11 @@ def _read_state(tx: ReadTransaction, sql: str = _STATE) -> _State | None:
 
 
 def _move_mark(tx: WriteTransaction, state: _State, rows: list[Row], mark: int) -> None:
-    """Note that *rows*, in the order of their ids, are indexed, and how far they are in order."""
+    """Store the new mark, and how well the times of *rows* (in order of ids) agree with the ids."""
     _, _, newest, ordered_from, disorder = state
     for number, stored_time, *_ in rows:
         timestamp = time_of(stored_time)
-        if timestamp < newest - _MOST_DISORDER:
+        if timestamp < newest - _MAX_DISORDER:
             ordered_from, disorder = number, 0.0
         else:
             disorder = max(disorder, newest - timestamp)
@@ -415,7 +418,7 @@ def _move_mark(tx: WriteTransaction, state: _State, rows: list[Row], mark: int) 
 
 
 def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
-    """Note by how much messages that were changed are out of order now."""
+    """Store by how much changed messages are out of order now."""
     added = sum(_out_of_place(tx, number, timestamp) for number, timestamp in times)
     if not added:
         return
@@ -425,10 +428,10 @@ def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
         "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
         (added, newest, newest),
     )
-    # It may be newer than all above it: only behind the mark, order begins again.
+    # A changed message may be newer than all above it, so order is certain only after the mark.
     tx.run(
         "UPDATE search_state SET ordered_from = indexed_through, disorder = 0 WHERE disorder > ?",
-        (_MOST_DISORDER,),
+        (_MAX_DISORDER,),
     )
 
 
@@ -437,7 +440,9 @@ def _tokens(row: Row) -> str:
 
 
 def _out_of_place(tx: ReadTransaction, number: int, timestamp: float) -> float:
-    """Return by how many seconds a message is older than the one before or newer than the next."""
+    """Return the seconds by which a message is older than its predecessor or newer than its
+    successor.
+    """
     select = "SELECT timestamp FROM messages WHERE id"
     before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
     after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
@@ -448,6 +453,6 @@ def _out_of_place(tx: ReadTransaction, number: int, timestamp: float) -> float:
     )
 
 
-def _number(tx: ReadTransaction, sql: str, *params: Any) -> int:
+def _count(tx: ReadTransaction, sql: str, *params: Any) -> int:
     row = tx.one(sql, params)
     return int(row[0]) if row else 0

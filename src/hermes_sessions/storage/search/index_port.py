@@ -1,8 +1,8 @@
-"""The port behind which a database's inverted index stands.
+"""The interface of a database's inverted index.
 
-An index holds, for each message, the encoded tokens of its document. It answers which messages may
-match a query tree, in the order asked for; shared code decides. It is derived: what is wrong with
-it is reported as `IndexDamaged` and mended by making it anew, never shown as an empty answer.
+An index contains the encoded tokens of each message. It returns the messages that may match a query
+tree, in the requested order; shared code decides. The index is derived data: damage raises
+`IndexDamaged` and leads to a rebuild, never to an empty answer.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Literal, NamedTuple
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.text.query.tree import Node
 
-#: By when messages were stored (the order of their ids), or by their time.
+#: The order of ids ("stored"), or of timestamps ("newest", "oldest").
 Order = Literal["last stored", "first stored", "newest", "oldest"]
 
 
 class IdRange(NamedTuple):
-    """Ids above the first and below the second; an index holds messages with ids above 0."""
+    """The ids between two bounds, both exclusive. An index contains messages with ids above 0."""
 
     above: int = 0
     below: int | None = None
 
-    def as_sql(self, column: str) -> Where:
+    def as_sql(self, column: str) -> SQLCondition:
         """Return the condition on a column of ids."""
-        where = Where(f"{column} > ?", (self.above,))
-        return where if self.below is None else where & Where(f"{column} < ?", (self.below,))
+        where = SQLCondition(f"{column} > ?", (self.above,))
+        return where if self.below is None else where & SQLCondition(f"{column} < ?", (self.below,))
 
 
 EVERYWHERE = IdRange()
 
 
 class IndexDamaged(HermesSessionsError):
-    """The index cannot be read or written, and has to be made anew. The messages are fine."""
+    """The index cannot be read or written and must be rebuilt. The messages are not affected."""
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class IndexDocument:
     """The encoded tokens of one message, or of one title (negative number)."""
 
     number: int
@@ -50,92 +50,90 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Messages that may match, in the order asked for."""
+    """Messages that may match, in the requested order."""
 
     ids: list[int]
-    #: Whether every one of them matches, so that nothing needs to be decided; but for `unsure`.
+    #: Whether all of them match, except those in `unsure`, so that no text has to be read.
     exact: bool
-    #: Whether the index narrowed them down; if not, they are simply the newest messages.
+    #: Whether the index narrowed them down; if not, they are just the first messages.
     narrowed: bool
-    #: Those that have to be looked at even so: the index does not hold all of their text.
+    #: Messages whose text must be read in any case, because the index contains only a part of it.
     unsure: frozenset[int] = frozenset()
 
     def must_be_decided(self, number: int) -> bool:
-        """Whether the text of this candidate has to be looked at."""
+        """Whether the text of this candidate must be read to decide."""
         return not self.exact or number in self.unsure
 
 
 class SearchIndex(ABC):
-    """One database's index of documents. Every method may raise `IndexDamaged`."""
+    """A database's index of documents. Every method may raise `IndexDamaged` unless it says no."""
 
     @abstractmethod
-    def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
-        """Store documents whose numbers are not in the index."""
+    def add(self, tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
+        """Add documents whose numbers are not in the index yet."""
 
     @abstractmethod
     def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
-        """Forget documents; numbers that are not in the index are ignored."""
+        """Remove documents; unknown numbers are ignored."""
 
     @abstractmethod
     def clear(self, tx: WriteTransaction) -> None:
-        """Forget everything, and mend what may be damaged."""
+        """Remove all documents, and recreate whatever may be damaged."""
 
     @abstractmethod
     def tidy(self, tx: WriteTransaction) -> bool:
-        """Do a bounded piece of housekeeping; return whether more is worth doing."""
+        """Do one bounded step of merging; return whether another step is worthwhile."""
 
     @abstractmethod
     def compact(self, tx: WriteTransaction, *, first: bool) -> bool:
-        """Do a bounded piece of the work that leaves no trace of removed documents in the index;
-        return whether more is to be done. *first* starts it.
+        """Do one bounded step of purging removed documents from the index; return whether more
+        steps are needed. *first* is True for the first step.
         """
 
     @abstractmethod
     def is_sound(self, tx: ReadTransaction) -> bool:
-        """Whether the index can be relied on, as far as a quick look shows. Never raises."""
+        """Return whether a quick check finds the index usable. Never raises."""
 
     @abstractmethod
     def damage(self, tx: ReadTransaction) -> str | None:
-        """Return what a thorough check finds wrong, or None. Never raises `IndexDamaged`."""
+        """Return the damage that a thorough check finds, or None. Never raises `IndexDamaged`."""
 
     @abstractmethod
     def messages(
         self,
         tx: ReadTransaction,
         node: Node,
-        where: Where,
+        where: SQLCondition,
         *,
         limit: int,
         order: Order = "last stored",
         span: IdRange = EVERYWHERE,
     ) -> Candidates:
-        """Return the first messages of a *span*, in this order, that may match *node* and satisfy
-        *where*.
-        """
+        """Return up to *limit* messages in *span* that satisfy *where* and may match *node*."""
 
     @abstractmethod
     def titles(
         self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
     ) -> list[int]:
         """Return numbers of title documents that may match, the last stored first; *beyond* is
-        the last number of the page before.
+        the last number of the previous page.
         """
 
     @abstractmethod
-    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
-        """Whether a message that satisfies *where* is so long that the index lacks a part of it."""
+    def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
+        """Return whether a message that satisfies *where* is too long to be indexed completely."""
 
 
 def every_message(
     tx: ReadTransaction,
-    where: Where,
+    where: SQLCondition,
     *,
     limit: int,
     order: Order = "last stored",
     span: IdRange | None = None,
 ) -> list[int]:
-    """Return ids of messages as `SearchIndex.messages` does, whatever they say; without a *span*,
-    also those that no index holds.
+    """Return ids of messages as `SearchIndex.messages` does, whatever their text; without a *span*,
+    also of messages with ids below 1, which no index contains.
     """
     if span is not None:
         where &= span.as_sql("m.id")
@@ -148,7 +146,7 @@ def every_message(
 
 
 def order_by(order: Order, number: str = "m.id") -> str:
-    """Return the terms of ORDER BY; *number* is the column of message ids."""
+    """Return the ORDER BY terms; *number* is the column of message ids."""
     if order in ("last stored", "first stored"):
         return f"{number} {'DESC' if order == 'last stored' else 'ASC'}"
     direction = "DESC" if order == "newest" else "ASC"

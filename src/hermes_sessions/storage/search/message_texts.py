@@ -1,4 +1,4 @@
-"""What of a message can be found: its readable texts, in a fixed order."""
+"""The searchable texts of a message, in a fixed order."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.codec import decode_content, from_json
 from hermes_sessions.storage.provider import Row
 
-#: Columns a document is made of, as `texts_of` takes them.
+#: The columns that `texts_of` expects, in this order.
 DOCUMENT_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls")
-#: Values nested deeper than this are not looked into.
+#: Values nested deeper than this are ignored.
 _MAX_DEPTH: Final = 40
 
 
 def texts_of(row: Row) -> list[str]:
-    """Return the texts of a message from its `DOCUMENT_COLUMNS`: content first, then the name of
-    the tool, then each call's name and arguments.
+    """Return the texts of a message from its `DOCUMENT_COLUMNS`: the content, the tool's name, then
+    the name and arguments of each tool call.
     """
     content, content_type, tool_name, tool_calls = row
     texts = []
@@ -37,7 +37,7 @@ def texts_of(row: Row) -> list[str]:
 
 
 def time_of(value: Any) -> float:
-    """Return the time of a message from its column; 0 if another program wrote something else."""
+    """Return a message's timestamp; 0 if another program stored something that is not a number."""
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 

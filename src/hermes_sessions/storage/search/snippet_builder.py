@@ -1,4 +1,4 @@
-"""Messages as a search shows them: loaded with their texts, cut to snippets, with context."""
+"""Load the messages that a search found, and build hits with snippets and context."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from hermes_sessions.text.snippet import Snippet, cut_snippet
 
 CONTEXT_LENGTH: Final = 200
 _CHUNK: Final = 500
-#: Texts up to this length are marked as a whole; of texts that must be, so much at most.
+#: Texts up to this length are marked completely; of longer ones, at most `_MAX_MARKED` characters.
 _PIECE: Final = 600
-_LONGEST: Final = 20_000
-#: As often, the next stretch of a text is tried when nothing was found to mark in one.
+_MAX_MARKED: Final = 20_000
+#: The most stretches of a text that are searched for something to mark.
 _STRETCHES: Final = 50
 
 
@@ -61,13 +61,13 @@ _FACTS: Final = len(MessageFacts._fields)
 
 @dataclass(slots=True, eq=False)
 class MatchedMessage:
-    """A message that was found, with what ranking and showing need."""
+    """A message that matches, with the values that ranking and the hit need."""
 
     facts: MessageFacts
     match: Match
     matched: str
     score: float | None = None
-    #: What it was found by, and so what is marked in it.
+    #: The tree that matched, whose terms are marked in the snippet.
     reading: Node | None = None
     _document: TokenizedDocument | None = None
 
@@ -78,15 +78,15 @@ class MatchedMessage:
 
     @property
     def time_key(self) -> tuple[float, str, int]:
-        """Order by time, then session and place in it."""
+        """The sort key: timestamp, then session, then ordinal."""
         return self.match.timestamp, self.match.session_id, self.match.ordinal
 
     def has_title(self, node: Node) -> bool:
-        """Whether the session's title matches, and the message has nothing that must be absent."""
+        """Return whether the session's title matches and no excluded term is in the message."""
         return matches_title(node, TokenizedDocument([self.match.title]), self._analysed)
 
     def is_match(self, node: Node) -> bool:
-        """Whether the message's texts match."""
+        """Return whether the message's texts match."""
         return matches(node, self._analysed)
 
     @property
@@ -96,10 +96,10 @@ class MatchedMessage:
         return self._document
 
 
-def load(
+def load_messages(
     tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message"
 ) -> list[MatchedMessage]:
-    """Return messages by id, in the order given, with their texts analysed."""
+    """Return the messages with these ids, in this order; unknown ids are skipped."""
     loaded: dict[int, MatchedMessage] = {}
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
@@ -122,10 +122,10 @@ def load(
     return [loaded[number] for number in ids if number in loaded]
 
 
-def show(
+def build_hits(
     tx: ReadTransaction, found: Sequence[MatchedMessage], *, include_rewound: bool = False
 ) -> list[Hit]:
-    """Return hits with snippet and context."""
+    """Return hits with snippets and context."""
     return [_hit(tx, item, include_rewound=include_rewound) for item in found]
 
 
@@ -155,7 +155,7 @@ def _hit(tx: ReadTransaction, item: MatchedMessage, *, include_rewound: bool) ->
 
 
 def _snippet(texts: Sequence[str], node: Node | None) -> Snippet:
-    """Return the snippet of the first text that has a match, else the start of the first."""
+    """Return the snippet of the first text with a match, else the start of the first text."""
     terms = terms_of(node)
     for text in texts if terms else ():
         for piece in _pieces(text, terms):
@@ -166,25 +166,26 @@ def _snippet(texts: Sequence[str], node: Node | None) -> Snippet:
 
 
 def _pieces(text: str, terms: Sequence[Term | Substring]) -> Iterator[str]:
-    """Yield parts of a text in which there may be something to mark, the likeliest first."""
+    """Yield parts of a text that may contain a match, the most likely first."""
     yield _piece(text, terms)
-    for start in range(0, min(len(text), _STRETCHES * _LONGEST), _LONGEST):
+    for start in range(0, min(len(text), _STRETCHES * _MAX_MARKED), _MAX_MARKED):
         if len(text) > _PIECE:
-            # Stretches overlap, so that what stands at the seam is whole in one of them.
+            # Stretches overlap, so that a match at the boundary is complete in one of them.
             first = cluster_start(text, max(0, start - _PIECE))
-            yield text[first : cluster_start(text, start + _LONGEST)]
+            yield text[first : cluster_start(text, start + _MAX_MARKED)]
 
 
 def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
-    """Return the part of a long text that is worth showing: around the first place with the most
-    different terms. Marking a whole long text would cost more than finding it did.
+    """Return the part of a long text around the first place with the most different terms.
+
+    Marking the whole of a long text would cost more than finding it.
     """
     if len(text) <= _PIECE:
         return text
     if not text.isascii() and len(text.lower()) != len(text):
         return _start_of(text)
     lowered = text.lower()
-    # A word that is asked for twice is one word.
+    # A term that occurs twice in the query counts once.
     different = dict.fromkeys(terms)
     found = [(place, i) for i, term in enumerate(different) for place in places(term, lowered)]
     if not found:
@@ -198,10 +199,10 @@ def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
 
 
 def _densest(found: Sequence[tuple[int, int]], width: int) -> int:
-    """Return the first place from which on *width* characters have the most different terms.
+    """Return the start of the first *width* characters with the most different terms.
 
-    *found* are places and the numbers of the terms there, in order. Questions can have a thousand
-    terms, so it is gone through once.
+    *found* contains (offset, number of the term) in order. Queries can have a thousand terms, so
+    one pass must be enough.
     """
     inside: Counter[int] = Counter()
     end = most = best = 0
@@ -218,7 +219,7 @@ def _densest(found: Sequence[tuple[int, int]], width: int) -> int:
 
 
 def _start_of(text: str) -> str:
-    return text[: cluster_start(text, _LONGEST)]
+    return text[: cluster_start(text, _MAX_MARKED)]
 
 
 def _context(

@@ -1,4 +1,4 @@
-"""Filters and scope as SQL over ``messages m`` joined with ``sessions s``."""
+"""SQL conditions for filters and scope, over ``messages m`` joined with ``sessions s``."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from hermes_sessions.storage.provider import Dialect, ReadTransaction, placehold
 from hermes_sessions.storage.repositories.rows import scope_condition
 from hermes_sessions.text.query.filters import SearchConditions
 
-#: Values that one statement looks up.
+#: The most values that one statement looks up.
 _CHUNK: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """A condition and its parameters."""
+class SQLCondition:
+    """An SQL condition and its parameters."""
 
     sql: str
     params: tuple[Any, ...] = ()
 
-    def __and__(self, other: Where) -> Where:
-        return Where(f"{self.sql} AND {other.sql}", self.params + other.params)
+    def __and__(self, other: SQLCondition) -> SQLCondition:
+        return SQLCondition(f"{self.sql} AND {other.sql}", self.params + other.params)
 
-    def negated(self) -> Where:
-        """Return what is true where this is not. NULL (an untitled session) counts as not true."""
-        return Where(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
+    def negated(self) -> SQLCondition:
+        """Return the negation, which is true where this is false or NULL (an untitled session)."""
+        return SQLCondition(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
 
 
-def ids_among(tx: ReadTransaction, several: Sequence[SearchConditions], scope: Scope) -> set[str]:
-    """Return those values of the filters by session that are ids of sessions, as they stand.
+def existing_session_ids(
+    tx: ReadTransaction, filter_sets: Sequence[SearchConditions], scope: Scope
+) -> set[str]:
+    """Return the values of session filters that are complete ids of sessions within *scope*.
 
-    Only sessions that *scope* sees count: others do not exist for whoever asks.
+    Sessions outside the scope do not exist for the caller.
     """
-    named = [name for c in several for name in (*c.sessions, *c.exclude_sessions)]
-    where = Where("s.trashed_at IS NULL") & scope_as_sql(scope)
+    named = [name for c in filter_sets for name in (*c.sessions, *c.exclude_sessions)]
+    where = SQLCondition("s.trashed_at IS NULL") & scope_as_sql(scope)
     found: set[str] = set()
     for start in range(0, len(named), _CHUNK):
         chunk = named[start : start + _CHUNK]
@@ -54,23 +56,23 @@ def ids_among(tx: ReadTransaction, several: Sequence[SearchConditions], scope: S
 
 
 def as_sql(
-    several: Sequence[SearchConditions],
+    filter_sets: Sequence[SearchConditions],
     dialect: Dialect,
     known_sessions: Collection[str] = frozenset(),
-) -> dict[str, Where]:
-    """Return each condition that is set, by name, so that an answer can say what it removed.
+) -> dict[str, SQLCondition]:
+    """Return the SQL of each filter that is set, by its name, so that a report can count by filter.
 
-    What is set more than once must hold each time. A value that is one of the *known_sessions*
-    means that session alone.
+    A filter that is set in several sets must hold in each. A value of a session filter that is one
+    of the *known_sessions* means only that session; any other value is a prefix.
     """
-    found: dict[str, Where] = {}
-    for conditions in several:
+    found: dict[str, SQLCondition] = {}
+    for conditions in filter_sets:
         for name, where in _as_sql(conditions, dialect, known_sessions).items():
             found[name] = found[name] & where if name in found else where
     return found
 
 
-#: By the name of a condition: what it is about, as people call it.
+#: The subject of each filter, as notes call it.
 _SUBJECTS: Final = {
     "sources": "source",
     "roles": "role",
@@ -85,9 +87,9 @@ _SUBJECTS: Final = {
 }
 
 
-def by_subject(conditions: dict[str, Where]) -> dict[str, Where]:
-    """Return the conditions of `as_sql` by what they are about, those that exclude included."""
-    found: dict[str, Where] = {}
+def group_by_subject(conditions: dict[str, SQLCondition]) -> dict[str, SQLCondition]:
+    """Return the conditions of `as_sql` combined by subject, including the excluding ones."""
+    found: dict[str, SQLCondition] = {}
     for name, where in conditions.items():
         plain = name.removeprefix("exclude_")
         subject = _SUBJECTS.get(plain, "has" if "has " in plain else plain)
@@ -97,8 +99,8 @@ def by_subject(conditions: dict[str, Where]) -> dict[str, Where]:
 
 def _as_sql(
     conditions: SearchConditions, dialect: Dialect, known_sessions: Collection[str]
-) -> dict[str, Where]:
-    found: dict[str, Where] = {}
+) -> dict[str, SQLCondition]:
+    found: dict[str, SQLCondition] = {}
     for name, column in (
         ("sources", "s.source"),
         ("roles", "m.role"),
@@ -111,7 +113,7 @@ def _as_sql(
         excluded = getattr(conditions, "exclude_" + name)
         if excluded:
             found["exclude_" + name] = _not_among(column, excluded)
-    special: dict[str, Callable[[str], Where]] = {
+    special: dict[str, Callable[[str], SQLCondition]] = {
         "sessions": partial(_session, dialect=dialect, known=known_sessions),
         "titles": _title,
         "tools": partial(_tool, dialect=dialect),
@@ -119,91 +121,89 @@ def _as_sql(
     }
     for name, condition in special.items():
         if wanted := getattr(conditions, name):
-            found[name] = _either([condition(value) for value in wanted])
+            found[name] = _any_of([condition(value) for value in wanted])
         if excluded := getattr(conditions, "exclude_" + name):
-            found["exclude_" + name] = _either([condition(v) for v in excluded]).negated()
-    found |= _moments(conditions)
+            found["exclude_" + name] = _any_of([condition(v) for v in excluded]).negated()
+    found |= _time_conditions(conditions)
     for value in conditions.has:
         found[f"has {value}"] = _has(value, dialect)
     for value in conditions.exclude_has:
         found[f"not has {value}"] = _has(value, dialect).negated()
     if not conditions.include_archived:
-        found["archived"] = Where("s.archived_at IS NULL")
+        found["archived"] = SQLCondition("s.archived_at IS NULL")
     return found
 
 
 _HAS: Final = {
-    "tool_calls": Where("m.tool_calls IS NOT NULL"),
-    "title": Where("s.title IS NOT NULL"),
+    "tool_calls": SQLCondition("m.tool_calls IS NOT NULL"),
+    "title": SQLCondition("s.title IS NOT NULL"),
 }
 
 
-def _has(value: str, dialect: Dialect) -> Where:
+def _has(value: str, dialect: Dialect) -> SQLCondition:
     if value != "error":
         return _HAS[value]
     content = dialect.ascii_lower("m.content")
-    return Where(
+    return SQLCondition(
         f"(m.finish_reason = ? OR (m.role = ? AND {content} LIKE ?))", ("error", "tool", "%error%")
     )
 
 
-def _moments(conditions: SearchConditions) -> dict[str, Where]:
+def _time_conditions(conditions: SearchConditions) -> dict[str, SQLCondition]:
     found = {}
     if conditions.after is not None:
-        found["after"] = Where("m.timestamp >= ?", (conditions.after,))
+        found["after"] = SQLCondition("m.timestamp >= ?", (conditions.after,))
     if conditions.before is not None:
-        found["before"] = Where("m.timestamp < ?", (conditions.before,))
+        found["before"] = SQLCondition("m.timestamp < ?", (conditions.before,))
     return found
 
 
-def _among(column: str, values: Sequence[str]) -> Where:
+def _among(column: str, values: Sequence[str]) -> SQLCondition:
     if not values:
-        return Where("1 = 0")
-    return Where(f"{column} IN ({placeholders(len(values))})", tuple(values))
+        return SQLCondition("1 = 0")
+    return SQLCondition(f"{column} IN ({placeholders(len(values))})", tuple(values))
 
 
-def _not_among(column: str, values: Sequence[str]) -> Where:
+def _not_among(column: str, values: Sequence[str]) -> SQLCondition:
     marks = placeholders(len(values))
-    return Where(f"({column} IS NULL OR {column} NOT IN ({marks}))", tuple(values))
+    return SQLCondition(f"({column} IS NULL OR {column} NOT IN ({marks}))", tuple(values))
 
 
-def _session(name: str, dialect: Dialect, known: Collection[str]) -> Where:
-    """The session of this id; if there is none, those whose ids begin so."""
+def _session(name: str, dialect: Dialect, known: Collection[str]) -> SQLCondition:
+    """Return the condition for the session with this id; without one, for ids with this prefix."""
     if name in known:
-        return Where("m.session_id = ?", (name,))
+        return SQLCondition("m.session_id = ?", (name,))
     beginning = dialect.ascii_lower("substr(m.session_id, 1, ?)")
-    return Where(f"{beginning} = ?", (len(encode_text(name)), ascii_lower(name)))
+    return SQLCondition(f"{beginning} = ?", (len(encode_text(name)), ascii_lower(name)))
 
 
-def _title(title: str) -> Where:
-    return Where("s.title_key = ?", (family_key(title),))
+def _title(title: str) -> SQLCondition:
+    return SQLCondition("s.title_key = ?", (family_key(title),))
 
 
-def _tool(name: str, dialect: Dialect) -> Where:
-    """The tool that answered, or one that was called."""
-    # Folded, because LIKE looks at capitals on some databases and not on others.
+def _tool(name: str, dialect: Dialect) -> SQLCondition:
+    """Return the condition for results of a tool and messages that call it."""
+    # In lower case, because LIKE is case-sensitive on some databases only.
     name = ascii_lower(name)
     answered, calls = dialect.ascii_lower("m.tool_name"), dialect.ascii_lower("m.tool_calls")
     quoted = like_pattern(to_json(name))
-    return Where(
+    return SQLCondition(
         f"({answered} = ? OR {calls} LIKE ? ESCAPE '!' OR {calls} LIKE ? ESCAPE '!')",
         (name, f'%"name": {quoted}%', f'%"name":{quoted}%'),
     )
 
 
-def _model(name: str, dialect: Dialect) -> Where:
-    """A model, or a part of its name: people say ``claude``, not the whole identifier."""
+def _model(name: str, dialect: Dialect) -> SQLCondition:
+    """Return the condition for a model by any part of its name, such as ``claude``."""
     model = dialect.ascii_lower("s.model")
-    return Where(f"{model} LIKE ? ESCAPE '!'", (f"%{like_pattern(ascii_lower(name))}%",))
+    return SQLCondition(f"{model} LIKE ? ESCAPE '!'", (f"%{like_pattern(ascii_lower(name))}%",))
 
 
-def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:
-    """Return what is true of messages that stand behind *key* (time, session, place in it) in a
-    list by time.
-    """
+def after_key(key: tuple[float, str, int], *, oldest: bool) -> SQLCondition:
+    """Return the condition for messages after *key* (timestamp, session, ordinal) by time."""
     sign = ">" if oldest else "<"
     timestamp, session_id, ordinal = key
-    return Where(
+    return SQLCondition(
         f"(m.timestamp {sign} ? OR (m.timestamp = ? AND (m.session_id {sign} ? OR "
         f"(m.session_id = ? AND m.ordinal {sign} ?))))",
         (timestamp, timestamp, session_id, session_id, ordinal),
@@ -211,25 +211,25 @@ def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:
 
 
 def like_pattern(text: str) -> str:
-    """Return text that LIKE takes literally, with ``!`` as its escape character."""
+    """Return text escaped for LIKE with ``!`` as the escape character."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def _either(choices: list[Where]) -> Where:
+def _any_of(choices: list[SQLCondition]) -> SQLCondition:
     if len(choices) == 1:
         return choices[0]
-    # In halves: databases limit how deep a chain of ORs may be.
+    # Split in halves, because databases limit the depth of a chain of ORs.
     middle = len(choices) // 2
-    first, second = _either(choices[:middle]), _either(choices[middle:])
-    return Where(f"({first.sql} OR {second.sql})", first.params + second.params)
+    first, second = _any_of(choices[:middle]), _any_of(choices[middle:])
+    return SQLCondition(f"({first.sql} OR {second.sql})", first.params + second.params)
 
 
-def findable(*, include_rewound: bool = False) -> Where:
-    """Return what is true of every message that can be found."""
-    where = Where("s.trashed_at IS NULL")
-    return where if include_rewound else where & Where("m.active = 1")
+def searchable_messages(*, include_rewound: bool = False) -> SQLCondition:
+    """Return the condition for messages that a search may find."""
+    where = SQLCondition("s.trashed_at IS NULL")
+    return where if include_rewound else where & SQLCondition("m.active = 1")
 
 
-def scope_as_sql(scope: Scope) -> Where:
-    """Return what the session ``s`` must satisfy to be seen by whoever asks."""
-    return Where(*scope_condition(scope, lambda name: f"s.{name}"))
+def scope_as_sql(scope: Scope) -> SQLCondition:
+    """Return the condition for sessions ``s`` that are visible in *scope*."""
+    return SQLCondition(*scope_condition(scope, lambda name: f"s.{name}"))

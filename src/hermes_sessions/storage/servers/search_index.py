@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.search.compiled_index import CompiledIndex
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 
 Q = TypeVar("Q")
 
@@ -19,7 +19,7 @@ class ServerIndex(CompiledIndex[Q]):
         """See `SearchIndex.remove`."""
         if not numbers:
             return
-        with self._noticing_damage(tx):
+        with self._translate_damage(tx):
             tx.run(
                 f"DELETE FROM search_documents WHERE number IN ({placeholders(len(numbers))})",
                 numbers,
@@ -38,7 +38,7 @@ class ServerIndex(CompiledIndex[Q]):
         return None if self.is_sound(tx) else "its table or its index is missing or was emptied"
 
 
-def numbers_of_titles(beyond: int | None) -> Where:
+def numbers_of_titles(beyond: int | None) -> SQLCondition:
     """Return what is true of documents of titles, of those above *beyond*."""
-    where = Where("number < 0")
-    return where if beyond is None else where & Where("number > ?", (beyond,))
+    where = SQLCondition("number < 0")
+    return where if beyond is None else where & SQLCondition("number > ?", (beyond,))

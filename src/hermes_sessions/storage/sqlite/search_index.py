@@ -18,13 +18,13 @@ from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, 
 from hermes_sessions.storage.search.compiled_index import CompiledIndex, Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
-    Document,
     IdRange,
     IndexDamaged,
+    IndexDocument,
     Order,
     order_by,
 )
-from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
@@ -130,7 +130,7 @@ _STRAYS: Final = {
 
 
 @contextmanager
-def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
+def _translate_damage(tx: ReadTransaction) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
@@ -143,9 +143,9 @@ def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
 class FTS5Index(CompiledIndex[str]):
     """See `SearchIndex`."""
 
-    def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
+    def add(self, tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
         """See `SearchIndex.add`."""
-        with _noticing_damage(tx):
+        with _translate_damage(tx):
             tx.run_many(
                 "INSERT INTO search_index(rowid, tokens) VALUES (?, ?)",
                 [(document.number, document.tokens) for document in documents],
@@ -154,7 +154,7 @@ class FTS5Index(CompiledIndex[str]):
 
     def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
         """See `SearchIndex.remove`."""
-        with _noticing_damage(tx):
+        with _translate_damage(tx):
             tx.run_many("DELETE FROM search_index WHERE rowid = ?", [(n,) for n in numbers])
             _write_out(tx)
 
@@ -200,11 +200,17 @@ class FTS5Index(CompiledIndex[str]):
         expression = compile_tree(node, SYNTAX)
         return None if expression is None else (expression, expression.text)
 
-    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:
-        return _noticing_damage(tx)
+    def _translate_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:
+        return _translate_damage(tx)
 
     def _matching(
-        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: IdRange
+        self,
+        tx: ReadTransaction,
+        query: str,
+        where: SQLCondition,
+        limit: int,
+        order: Order,
+        span: IdRange,
     ) -> list[int]:
         # Uses the index's own row number, so that FTS5 can seek.
         bound = span.as_sql("f.rowid")
@@ -215,8 +221,8 @@ class FTS5Index(CompiledIndex[str]):
         )
         return [row[0] for row in rows]
 
-    def _not_matching(self, query: str) -> Where:
-        return Where(f"m.id NOT IN ({_MATCHING})", (query,))
+    def _not_matching(self, query: str) -> SQLCondition:
+        return SQLCondition(f"m.id NOT IN ({_MATCHING})", (query,))
 
     def _unsure(
         self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
@@ -233,9 +239,9 @@ class FTS5Index(CompiledIndex[str]):
         rows = tx.all(f"{_MATCHING} AND rowid < 0 {after}ORDER BY rowid LIMIT ?", (query, limit))
         return [row[0] for row in rows]
 
-    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
+    def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
         """See `SearchIndex.has_cut`."""
-        with _noticing_damage(tx):
+        with _translate_damage(tx):
             return bool(self._matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
 
 
@@ -283,7 +289,7 @@ def _write_out(tx: WriteTransaction) -> None:
 
 
 def _merge(tx: WriteTransaction, pages: int) -> bool:
-    with _noticing_damage(tx):
+    with _translate_damage(tx):
         before = tx.one("SELECT total_changes()")
         tx.run("INSERT INTO search_index(search_index, rank) VALUES ('merge', ?)", (pages,))
         after = tx.one("SELECT total_changes()")

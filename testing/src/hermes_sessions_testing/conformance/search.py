@@ -206,10 +206,10 @@ class TestSearch:
             "((hello) OR",
         ):
             assert snippets(db, query) == [">>>hello<<< world"], query
-            assert db.search(query).account.repairs, query
+            assert db.search(query).report.repairs, query
         for query in ("AND", "NOT", "OR OR", "***", "()", '""', "NOT ()"):
             assert db.search_messages(query) == [], query
-            account = db.search(query).account
+            account = db.search(query).report
             assert account.repairs, query
             assert account.notes, query
 
@@ -220,8 +220,8 @@ class TestSearch:
             assert db.search_messages(query) == []
         for query in ("", " \n\t"):
             answer = db.search(query)
-            assert (answer.hits, answer.account.total, answer.next_cursor) == ([], 0, None)
-            assert answer.account.notes
+            assert (answer.hits, answer.report.total, answer.next_cursor) == ([], 0, None)
+            assert answer.report.notes
 
     def test_signs_alone_are_looked_for(self, db: SessionDB) -> None:
         """Behaviour 71: punctuation is not a word, but is found when the query has nothing else."""

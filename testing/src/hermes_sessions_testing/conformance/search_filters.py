@@ -320,14 +320,14 @@ class TestSearchFilters:
     def test_what_each_filter_removed(self, db: SessionDB, clock: FrozenClock) -> None:
         """Counted for each filter alone, while the others hold."""
         fill(db, clock)
-        account = db.search("plum source:cli role:user").account
+        account = db.search("plum source:cli role:user").report
         assert (account.total, account.total_is_exact) == (1, True)
         assert account.removed == {"sources": 3, "roles": 2}
-        account = db.search("plum source:nowhere").account
+        account = db.search("plum source:nowhere").report
         assert (account.total, account.removed) == (0, {"sources": 6})
-        assert db.search("plum has:error has:title").account.removed == {"has error": 4}
-        assert db.search("plum").account.removed == {}
-        assert db.search("plum source:cli", count=False).account.removed == {}
+        assert db.search("plum has:error has:title").report.removed == {"has error": 4}
+        assert db.search("plum").report.removed == {}
+        assert db.search("plum source:cli", count=False).report.removed == {}
 
     def test_filters_that_cannot_be_read(self, db: SessionDB, clock: FrozenClock) -> None:
         """In the query they are ignored and reported; as a parameter they are an error."""
@@ -335,7 +335,7 @@ class TestSearchFilters:
         for text in ("after:soon", "before:2025-02-30", "has:wings", "-after:never", 'source:""'):
             answer = db.search(f"plum {text}")
             assert len(answer.hits) == len(EVERYTHING), text
-            assert any(repair.startswith("ignored") for repair in answer.account.repairs), text
+            assert any(repair.startswith("ignored") for repair in answer.report.repairs), text
         with pytest.raises(InvalidInput):
             db.search("plum", conditions=SearchConditions(has=("wings",)))
         with pytest.raises(InvalidInput):

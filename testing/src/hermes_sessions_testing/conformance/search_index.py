@@ -58,7 +58,7 @@ class TestSearchUpkeep:
         removal(db)
         for query in ("crocodile", "croco*", "*rocodil*", '"a crocodile"', "crocodile answers"):
             answer = db.search(query)
-            assert (answer.hits, answer.account.total) == ([], 0), query
+            assert (answer.hits, answer.report.total) == ([], 0), query
             assert db.search_messages(query) == [], query
         shown = str([row["context"] for row in db.search_messages("-zeppelin")])
         assert ("crocodile" in shown, "alligator" in shown) == (False, True)
@@ -176,7 +176,7 @@ class TestSearchUpkeep:
         for query in ("head", "tail", "head tail"):
             answer = db.search(query, relax=False)
             assert [hit.ordinal for hit in answer.hits] == [1], query
-            assert any("long" in note for note in answer.account.notes), query
+            assert any("long" in note for note in answer.report.notes), query
         assert [hit.ordinal for hit in db.search("-filler").hits] == [2]
 
     def test_searching_while_others_write(self, db: SessionDB) -> None:
@@ -235,7 +235,7 @@ class TestSearchAcrossHandles:
         assert ids(reader.search_messages("crocodile", sort="oldest"))[-1] == added
         answer = reader.search("crocodile", sort="oldest")
         assert {hit.matched for hit in answer.hits} == {"message", "title"}
-        assert (answer.account.total, answer.account.complete) == (4, True)
+        assert (answer.report.total, answer.report.complete) == (4, True)
         db.replace_messages("s", [{"role": "user", "content": "no such animal"}])
         assert found(reader, "crocodile") == ["Crocodile house"]
         assert found(reader, "animal -crocodile") == ["no such animal"]
@@ -247,8 +247,8 @@ class TestSearchAcrossHandles:
         say(db, "his", *["a crocodile"] * 90, user_id="bert")
         answer = reader.search("crocodile", scope=Scope(user_id="anna"))
         assert [hit.session_id for hit in answer.hits] == ["hers"]
-        assert answer.account.not_indexed <= 1
-        assert (answer.account.total, answer.account.complete) == (1, True)
+        assert answer.report.not_indexed <= 1
+        assert (answer.report.total, answer.report.complete) == (1, True)
 
     def test_the_index_outlives_every_handle(self, db: SessionDB, open_another: OpenStore) -> None:
         """Closing and opening again changes no answer."""
@@ -258,4 +258,4 @@ class TestSearchAcrossHandles:
         db.close()
         reopened = open_another()
         assert len(found(reopened, "crocodile", limit=300)) == len(before) + 1
-        assert reopened.search("crocodile").account.complete
+        assert reopened.search("crocodile").report.complete

@@ -67,7 +67,7 @@ class TestSearchOperators:
         query = "+otter diving deep zeppelin"
         assert relaxed(db, query) == {"an otter swims", "an otter dives deep"}
         answer = db.search(query)
-        assert answer.account.step == "any of the words"
+        assert answer.report.step == "any of the words"
         assert unmarked(answer.hits[0].snippet) == "an otter dives deep"
         assert relaxed(db, '"an otter" zeppelin') == {"an otter swims", "an otter dives deep"}
         assert relaxed(db, "+otter wim") == {"an otter swims", "an otter dives deep"}
@@ -121,16 +121,16 @@ class TestSearchOperators:
             "otter AND seal source:telegram": {"otter": 0, "seal": 0},
         }.items():
             for relax in (True, False):
-                account = db.search(query, relax=relax).account
+                account = db.search(query, relax=relax).report
                 assert (account.total, account.sides) == (0, sides), query
                 assert any("leave" in note for note in account.notes), query
-        assert db.search("otter AND lynx").account.sides == {}
-        assert db.search("zeppelin blimp").account.sides == {}
-        assert db.search("otter AND seal", count=False).account.sides == {}
-        (note,) = db.search("otter AND seal").account.notes
+        assert db.search("otter AND lynx").report.sides == {}
+        assert db.search("zeppelin blimp").report.sides == {}
+        assert db.search("otter AND seal", count=False).report.sides == {}
+        (note,) = db.search("otter AND seal").report.notes
         assert note == (
-            "No message matches all of: otter (3), seal (1). Operators and quotes bind; leave "
-            "them out to find messages that match in part."
+            "No message matches all of: otter (3), seal (1). Remove operators and quotes "
+            "to find messages that match some of them."
         )
 
     def test_any_question_against_a_plain_reading(self, db: SessionDB) -> None:
@@ -241,7 +241,7 @@ class TestHostileText:
         for attack in ATTACKS:
             for query in (attack, f'"{attack}"', f"*{attack}*", f"({attack})", f"{attack}*"):
                 answer = db.search(query, sort=next(orders), scope=Scope(source="cli"))
-                assert answer.account.complete, query
+                assert answer.report.complete, query
             assert isinstance(db.search_messages(attack), list)
         assert state(db) == before
 

@@ -259,10 +259,10 @@ class TestSearchAnswers:
             "said": ("message", ">>>kettle<<< talk"),
             "both": ("message", ">>>kettle<<< again"),
         }
-        assert (len(answer.hits), answer.account.total) == (3, 3)
+        assert (len(answer.hits), answer.report.total) == (3, 3)
         assert [hit.ordinal for hit in answer.hits if hit.matched == "title"] == [1]
-        assert db.search("plans", sort=sort).account.step == "as asked"
-        assert db.search("kettle", sort=sort, limit=1).account.total == 3
+        assert db.search("plans", sort=sort).report.step == "as asked"
+        assert db.search("kettle", sort=sort, limit=1).report.total == 3
 
     def test_titles_by_time_stand_at_the_time_of_their_message(self, db: SessionDB) -> None:
         """Between the others, and once over all pages."""
@@ -277,7 +277,7 @@ class TestSearchAnswers:
             cursor = None
             while True:
                 answer = db.search("kettle", sort=sort, limit=2, cursor=cursor)
-                assert answer.account.total == 5
+                assert answer.report.total == 5
                 pages += [hit.timestamp for hit in answer.hits]
                 if (cursor := answer.next_cursor) is None:
                     break
@@ -320,7 +320,7 @@ class TestSearchAnswers:
             "database zeppelin": "any of the words",
             "igrat": "inside words",
         }
-        assert {query: db.search(query).account.step for query in expected} == expected
+        assert {query: db.search(query).report.step for query in expected} == expected
         for query in expected:
             hits = db.search(query).hits
             assert [hit.ordinal for hit in hits] == [1], query
@@ -328,7 +328,7 @@ class TestSearchAnswers:
             assert [row["ordinal"] for row in db.search_messages(query)] == [1], query
         for query in [query for query, step in expected.items() if step != "as asked"]:
             answer = db.search(query, relax=False)
-            assert (answer.hits, answer.account.total) == ([], 0), query
+            assert (answer.hits, answer.report.total) == ([], 0), query
 
     def test_what_every_step_keeps(self, db: SessionDB) -> None:
         """Exclusions, filters and quotes hold in every relaxation step."""
@@ -351,23 +351,23 @@ class TestSearchAnswers:
         # A search does not wait for other indexers, and reports what is not indexed yet.
         db.optimize_search()
         answer = db.search("fig", limit=5)
-        account = answer.account
+        account = answer.report
         assert len(answer.hits) == 5
         assert account.query == "fig"
         assert (account.step, account.total, account.total_is_exact) == ("as asked", 30, True)
         assert (account.complete, account.not_indexed, account.ranked) == (True, 0, 30)
         assert (account.repairs, account.notes, account.removed) == ([], [], {})
         assert account.elapsed_ms >= 0
-        nothing = db.search("zeppelin").account
+        nothing = db.search("zeppelin").report
         assert (nothing.total, nothing.total_is_exact, nothing.complete) == (0, True, True)
 
     def test_counting_stops(self, db: SessionDB) -> None:
         """At 1,000, and the report says that there are more."""
         say(db, "s", *["fig"] * 1_005)
-        account = db.search("fig").account
+        account = db.search("fig").report
         assert (account.total, account.total_is_exact) == (1_000, False)
         assert (account.ranked, account.complete) == (200, True)
-        account = db.search("fig role:system").account
+        account = db.search("fig role:system").report
         assert (account.total, account.removed) == (0, {"roles": 1_000})
         assert len(db.search_messages("fig", limit=-1)) == 1_005
 
@@ -376,7 +376,7 @@ class TestSearchAnswers:
         say(db, "s", "fig")
         answer = db.search("fig " * 3_000)
         assert [hit.snippet for hit in answer.hits] == [">>>fig<<<"]
-        assert any("characters were read" in repair for repair in answer.account.repairs)
+        assert any("characters were read" in repair for repair in answer.report.repairs)
 
     # ── snippets ──────────────────────────────────────────────────────────────────────────────
 

@@ -133,7 +133,7 @@ def answers(db: SessionDB, scope: Scope) -> dict[str, Any]:
             if (name := f"{query} {sort} {conditions}") in told:
                 continue
             answer = db.search(query, sort=sort, conditions=conditions, scope=scope, limit=15)
-            account = asdict(answer.account)
+            account = asdict(answer.report)
             account.pop("elapsed_ms")
             told[name] = (
                 [hit.as_dict() for hit in answer.hits],
@@ -229,14 +229,14 @@ class TestScope:
     ) -> None:
         """Limits count only visible messages, so users find theirs among any number of others."""
         say(db, "own", "hello", title="My kettle", user_id="anna")
-        for number in range(2 * candidate_reader.MOST_TITLES + 10):
+        for number in range(2 * candidate_reader.MAX_TITLES + 10):
             say(db, f"b-titled{number}", "hello", title=f"A kettle {number}", user_id="bert")
-        monkeypatch.setattr(candidate_reader, "SCANNED_TITLES", 2 * candidate_reader.MOST_TITLES)
+        monkeypatch.setattr(candidate_reader, "SCANNED_TITLES", 2 * candidate_reader.MAX_TITLES)
         for query in ("kettle", "kett*", "*ettl*", "ettl", "kettle zeppelin"):
             for sort in ORDERS:
                 answer = db.search(query, sort=sort, scope=ANNA)
                 assert [hit.session_id for hit in answer.hits] == ["own"], query
-                assert answer.account.total == 1, query
+                assert answer.report.total == 1, query
 
     def test_by_source_and_by_conversation(self, db: SessionDB) -> None:
         """All conditions of a scope must hold; an empty list of conversations allows nothing."""
@@ -261,7 +261,7 @@ class TestScope:
             assert {row["id"] for row in listed} == expected
             assert {row["session_id"] for row in rows} == expected
             assert {hit.session_id for hit in answer.hits} == expected
-            assert answer.account.total == len(expected)
+            assert answer.report.total == len(expected)
             assert {
                 sid for sid in ("here", "there", "room") if db.get_session(sid, scope=scope)
             } == (expected)
