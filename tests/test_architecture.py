@@ -227,6 +227,65 @@ def test_every_provider_is_in_the_independence_contract() -> None:
     assert set(contract("independence")["modules"]) == homes & set(MODULES)
 
 
+PROVIDERS = ("sqlite", "postgresql", "mysql")
+REGISTRY = "hermes_sessions.storage.provider_registry"
+#: Modules that name a provider, and why they may.
+NAMES_PROVIDERS = {
+    "hermes_sessions.config.settings": "declares the names and the default",
+    "hermes_sessions.storage.care.doctor.access_checks": "inspects a file that may be damaged",
+    "hermes_sessions.storage.care.doctor.check_runner": "holds that inspection",
+    "hermes_state": "the documented module is about SQLite: raw SQL and its schema version",
+}
+
+
+def names_of_providers(tree: ast.Module) -> Iterator[int]:
+    """The lines that import a provider's module, or have its name as a value."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                imported = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = [module, *(f"{module}.{alias.name}" for alias in names)]
+            case ast.Constant(value=str(value)):
+                if value in PROVIDERS:
+                    yield node.lineno
+                imported = [value]
+            case _:
+                continue
+        homes = [f"hermes_sessions.storage.{name}" for name in PROVIDERS]
+        if any(is_inside(each, home) for each in imported for home in homes):
+            yield node.lineno
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("if provider.name == 'sqlite': pass", [1]),
+        ("if name in ('a', 'mysql'): pass", [1]),
+        ("queries = {'postgresql': ''}", [1]),
+        ("def f():\n from hermes_sessions.storage.sqlite.engine import MEMORY", [2]),
+        ("from hermes_sessions.storage import mysql", [1]),
+        ("import hermes_sessions.storage.mysql.provider", [1]),
+        ("import_module('hermes_sessions.storage.mysql.provider')", [1]),
+        ("from hermes_sessions.storage.provider_registry import file_care", []),
+        ("print('Name a SQLite file, such as sqlite:///file.db')", []),
+    ],
+)
+def test_names_of_providers_are_seen(source: str, lines: list[int]) -> None:
+    assert list(names_of_providers(ast.parse(source))) == lines
+
+
+def test_one_module_names_the_providers() -> None:
+    """Other modules ask for a capability, which another package's provider may have, too."""
+    homes = [REGISTRY, *(f"hermes_sessions.storage.{name}" for name in PROVIDERS)]
+    found = {
+        module
+        for module, tree in MODULES.items()
+        if not any(is_inside(module, home) for home in homes) and [*names_of_providers(tree)]
+    }
+    assert sorted(found ^ NAMES_PROVIDERS.keys()) == [], "ask the provider, or `file_care()`"
+
+
 def test_the_public_names_are_for_those_outside() -> None:
     """Inside the package, importing from its front door would be an import cycle."""
     strays = [

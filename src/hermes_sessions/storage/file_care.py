@@ -10,13 +10,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
     from hermes_sessions.storage.sessiondb import SessionDB
+
+
+class Damage(NamedTuple):
+    """A problem of a file that its database reports."""
+
+    words: str
+    #: The table or index with the damage, and which of the two; None if it is unknown.
+    name: str | None = None
+    is_index: bool = False
+    #: The table of the index.
+    table: str | None = None
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is in the search index, which can be rebuilt."""
+        return self.table is not None and self.table.startswith("search_")
 
 
 class FileCare(ABC):
@@ -26,6 +42,8 @@ class FileCare(ABC):
     provider: ClassVar[str]
     #: Lists the tables of an image; see `Dialect.tables_query`.
     tables_query: ClassVar[str]
+    #: The ``state_meta`` key that counts logs which were removed in use: ``{count, last}``.
+    removed_logs_key: ClassVar[str]
 
     @abstractmethod
     def check_image(self, image: Path) -> None:
@@ -57,6 +75,14 @@ class FileCare(ABC):
 
         Without *back_up_first*, pending migrations run without a backup.
         """
+
+    @abstractmethod
+    def unsafe_file_system(self, file: Path) -> str | None:
+        """Return the type of the file system of a resolved path if locks are unreliable there."""
+
+    @abstractmethod
+    def can_write(self, file: Path) -> bool:
+        """Return whether this user may write a store, and files beside it."""
 
     @abstractmethod
     def prepare_directory(self, file: Path) -> None:

@@ -210,6 +210,21 @@ class Space(NamedTuple):
     uncounted_bytes: int = 0
 
 
+class ServerChecks(NamedTuple):
+    """The statements with which the doctor examines a server."""
+
+    #: Returns the server's clock, in seconds since the epoch.
+    clock: str
+    #: Each returns process id, program, user and state of every process that holds a lock which
+    #: others wait for; the first that the server understands is used.
+    blockers: tuple[str, ...]
+    #: Returns how many damaged pages the server counted.
+    damaged_pages: str | None = None
+    #: Lets the server check its tables, which may take long; returns rows of table, operation, kind
+    #: and text.
+    check_tables: str | None = None
+
+
 class SessionDBProvider(ABC):
     """A database behind `SessionDB`; thread-safe, shared by all handles of one process."""
 
@@ -217,6 +232,8 @@ class SessionDBProvider(ABC):
     dialect: ClassVar[Dialect]
     #: Whether a store is a file of this machine, and not on a server; `copy_image` copies it.
     is_file: ClassVar[bool] = False
+    #: How the doctor examines the server; None for a file, and for a server that cannot be asked.
+    server_checks: ClassVar[ServerChecks | None] = None
     #: Seconds that closing a handle waits for upkeep in the background to end.
     closing_seconds: ClassVar[float] = 30.0
     #: What a server keeps of deleted rows in files that only its operator can see to, in words.

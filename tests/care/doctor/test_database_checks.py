@@ -28,7 +28,7 @@ def test_a_healthy_store(harness: DoctorHarness) -> None:
     found = harness.look()
     assert (found.code, found.found, found.unknown, found.err) == (0, [], [], "")
     assert found.document["state"] == "healthy"
-    where = "sqlite" if harness.store.exists() else "servers"
+    where = "files" if harness.store.exists() else "servers"
     looked_for = {each.name for each in CONDITIONS if where in each.where}
     assert set(found.document["absent"]) == looked_for
 

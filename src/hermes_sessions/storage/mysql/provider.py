@@ -37,6 +37,7 @@ from hermes_sessions.storage.provider import (
     NewRow,
     OpenOptions,
     ReadTransaction,
+    ServerChecks,
     Space,
     WriteTransaction,
     placeholders,
@@ -107,6 +108,26 @@ DIALECT: Final = MySQLDialect(
     tables_query="SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()",
 )
 
+_CHECKS: Final = ServerChecks(
+    clock="SELECT UNIX_TIMESTAMP(SYSDATE(6))",
+    blockers=(
+        (
+            "SELECT DISTINCT trx.trx_mysql_thread_id, '', processes.user, processes.command "
+            "FROM information_schema.innodb_lock_waits waits "
+            "JOIN information_schema.innodb_trx trx ON trx.trx_id = waits.blocking_trx_id "
+            "LEFT JOIN information_schema.processlist processes "
+            "ON processes.id = trx.trx_mysql_thread_id"
+        ),
+        # MySQL, from 8 on.
+        (
+            "SELECT DISTINCT waits.blocking_pid, '', processes.user, processes.command "
+            "FROM sys.innodb_lock_waits waits LEFT JOIN information_schema.processlist processes "
+            "ON processes.id = waits.blocking_pid"
+        ),
+    ),
+    check_tables="CHECK TABLE sessions, messages, lanes, mailbox, outbox",
+)
+
 
 _BEGINNINGS: Final[dict[Mode, tuple[str, ...]]] = {
     "isolated": ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "START TRANSACTION"),
@@ -128,6 +149,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         "binary logs, replicas and dumps for as long as you keep those."
     )
     dialect: ClassVar[Dialect] = DIALECT
+    server_checks: ClassVar[ServerChecks | None] = _CHECKS
     _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
     _options: Options
 

@@ -32,6 +32,7 @@ from hermes_sessions.storage.provider import (
     NewRow,
     OpenOptions,
     ReadTransaction,
+    ServerChecks,
     Space,
     WriteTransaction,
 )
@@ -57,6 +58,19 @@ DIALECT: Final = Dialect(
     "WHERE table_schema = CURRENT_SCHEMA()",
 )
 
+_CHECKS: Final = ServerChecks(
+    clock="SELECT EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION",
+    blockers=(
+        (
+            "SELECT DISTINCT a.pid, a.application_name, a.usename, a.state "
+            "FROM pg_stat_activity waiting, unnest(pg_blocking_pids(waiting.pid)) AS by(pid), "
+            "pg_stat_activity a WHERE a.pid = by.pid AND waiting.datname = current_database()"
+        ),
+    ),
+    damaged_pages="SELECT checksum_failures FROM pg_stat_database "
+    "WHERE datname = current_database()",
+)
+
 
 class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection]):
     """A store in one schema of a PostgreSQL database (13 or later)."""
@@ -67,6 +81,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         "log, log archives, replicas and dumps for as long as you keep those."
     )
     dialect: ClassVar[Dialect] = DIALECT
+    server_checks: ClassVar[ServerChecks | None] = _CHECKS
     _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
     _options: Options
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes_sessions.storage.file_care import FileCare
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class SQLiteFileCare(FileCare):
 
     provider: ClassVar[str] = "sqlite"
     tables_query: ClassVar[str] = TABLES_QUERY
+    removed_logs_key: ClassVar[str] = REMOVED_LOGS
 
     def check_image(self, image: Path) -> None:
         """See `FileCare.check_image`."""
@@ -49,6 +51,19 @@ class SQLiteFileCare(FileCare):
         # With a rollback journal a closed store is a single file.
         options = SQLiteOptions(journal="delete", durability="normal", back_up_first=back_up_first)
         return SQLiteSessionDBProvider(file, options)
+
+    def unsafe_file_system(self, file: Path) -> str | None:
+        """See `FileCare.unsafe_file_system`."""
+        from hermes_sessions.storage.sqlite import file_access
+
+        kind = file_access.file_system_type(str(file), file_access.read_mount_table())
+        return None if file_access.supports_wal(kind) else kind
+
+    def can_write(self, file: Path) -> bool:
+        """See `FileCare.can_write`."""
+        from hermes_sessions.storage.sqlite.file_access import can_write
+
+        return can_write(str(file))
 
     def prepare_directory(self, file: Path) -> None:
         """See `FileCare.prepare_directory`."""

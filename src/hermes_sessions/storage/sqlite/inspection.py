@@ -25,6 +25,7 @@ from hermes_sessions.errors import (
     StoreMissing,
     StoreUnavailable,
 )
+from hermes_sessions.storage.file_care import Damage
 from hermes_sessions.storage.provider import MigrationSteps
 from hermes_sessions.storage.sqlite import file_access, schema
 from hermes_sessions.storage.sqlite.connection import wal_size
@@ -73,22 +74,6 @@ class InspectionTimeout(StoreUnavailable):
 
 class ChangedDuringInspection(StoreUnavailable):
     """The file was changed while it was read without locks, so the result is void."""
-
-
-class Damage(NamedTuple):
-    """A problem that SQLite reports."""
-
-    words: str
-    #: The table or index with the damage, and which of the two; None if SQLite does not tell.
-    name: str | None = None
-    is_index: bool = False
-    #: The table of the index.
-    table: str | None = None
-
-    @property
-    def is_search(self) -> bool:
-        """Whether it is in the search index, which can be rebuilt."""
-        return self.table is not None and self.table.startswith("search_")
 
 
 class PageCheck(NamedTuple):

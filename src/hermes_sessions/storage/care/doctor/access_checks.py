@@ -96,6 +96,7 @@ def _open_server(subject: ExaminedStore) -> None:
     )
     provider = provider_class.from_settings(settings, open_options)
     subject.opened, subject.index = provider, provider.search_index
+    subject.server = provider.server_checks
     subject.location = str(provider.describe().get("location", subject.location))
 
 
@@ -228,37 +229,10 @@ def _blocking_processes(path: Path) -> list[int]:
     return processes_blocking_writers(real, read_lock_table(real), writers_only=True)
 
 
-#: Queries per database; the first that the server understands is used.
-_BLOCKERS: Final = {
-    "postgresql": (
-        (
-            "SELECT DISTINCT a.pid, a.application_name, a.usename, a.state "
-            "FROM pg_stat_activity waiting, unnest(pg_blocking_pids(waiting.pid)) AS by(pid), "
-            "pg_stat_activity a WHERE a.pid = by.pid AND waiting.datname = current_database()"
-        ),
-    ),
-    "mysql": (
-        (
-            "SELECT DISTINCT trx.trx_mysql_thread_id, '', processes.user, processes.command "
-            "FROM information_schema.innodb_lock_waits waits "
-            "JOIN information_schema.innodb_trx trx ON trx.trx_id = waits.blocking_trx_id "
-            "LEFT JOIN information_schema.processlist processes "
-            "ON processes.id = trx.trx_mysql_thread_id"
-        ),
-        # MySQL, from 8 on.
-        (
-            "SELECT DISTINCT waits.blocking_pid, '', processes.user, processes.command "
-            "FROM sys.innodb_lock_waits waits LEFT JOIN information_schema.processlist processes "
-            "ON processes.id = waits.blocking_pid"
-        ),
-    ),
-}
-
-
 def _blockers(subject: ExaminedStore) -> dict[Any, str]:
     """Return a sentence about each process that blocks others, by the server's process id."""
     failure = StoreError(f"Lock waits cannot be inspected on {subject.provider}.")
-    for sql in _BLOCKERS.get(subject.provider, ()):
+    for sql in subject.server.blockers if subject.server else ():
         try:
             with subject.read() as tx:
                 rows = tx.all(sql)

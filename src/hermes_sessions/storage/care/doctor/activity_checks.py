@@ -11,8 +11,8 @@ from typing import Final
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
 from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.provider_registry import file_care
 from hermes_sessions.storage.repositories.leases import Lease, Leases
-from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 
 #: Seconds by which clocks may differ without harm.
 _SKEW: Final = 10.0
@@ -25,11 +25,6 @@ _NEWEST: Final = 1000
 _STUCK: Final = 600.0
 _EXPIRED: Final = 60.0
 _SILENT: Final = 60.0
-
-_SERVER_CLOCKS: Final = {
-    "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION",
-    "mysql": "SELECT UNIX_TIMESTAMP(SYSDATE(6))",
-}
 
 
 # ── clocks ────────────────────────────────────────────────────────────────────────────────────
@@ -78,11 +73,10 @@ def _utc(moment: float) -> str:
 
 
 def _skew(subject: ExaminedStore) -> Iterable[Finding]:
-    sql = _SERVER_CLOCKS.get(subject.provider)
-    if sql is not None:
+    if subject.server is not None:
         with subject.read() as tx:
             before = subject.clock()
-            row = tx.one(sql)
+            row = tx.one(subject.server.clock)
             after = subject.clock()
         theirs = float(row[0]) if row else before
         if not before - _SKEW <= theirs <= after + _SKEW:
@@ -178,7 +172,9 @@ def _dead_letters(subject: ExaminedStore) -> Iterable[Finding]:
 
 def _removed_logs(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
-        row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (REMOVED_LOGS,))
+        row = tx.one(
+            'SELECT value FROM state_meta WHERE "key" = ?', (file_care().removed_logs_key,)
+        )
     match from_json(row[0] if row else None, None):
         case {"count": int(count), "last": float(last)}:
             times = "once" if count == 1 else f"{count:,} times"
@@ -192,8 +188,9 @@ def _removed_logs(subject: ExaminedStore) -> Iterable[Finding]:
 def _acknowledge(note: str | None, open_store: OpenStore) -> str:
     # Only this note: one written since then is not known to the user yet.
     sql = 'DELETE FROM state_meta WHERE "key" = ? AND value = ?'
+    key = file_care().removed_logs_key
     with open_store() as db:
-        db.store.provider.write(lambda tx: tx.run(sql, (REMOVED_LOGS, note)))
+        db.store.provider.write(lambda tx: tx.run(sql, (key, note)))
     return "Acknowledged. The doctor reports it if it happens again."
 
 

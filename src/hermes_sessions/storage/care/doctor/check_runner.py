@@ -23,7 +23,7 @@ from hermes_sessions.storage.care.doctor.report import (
     Report,
     UncheckedCondition,
 )
-from hermes_sessions.storage.provider import MigrationSteps, ReadTransaction
+from hermes_sessions.storage.provider import MigrationSteps, ReadTransaction, ServerChecks
 from hermes_sessions.storage.search.index_port import SearchIndex
 from hermes_sessions.storage.sqlite.file_kind import FileType
 from hermes_sessions.storage.sqlite.inspection import ChangedDuringInspection, FileInspection
@@ -64,6 +64,8 @@ class ExaminedStore:
     failure: StoreError | None = None
     #: The open file, if the store is a file.
     file: FileInspection | None = None
+    #: How to examine the server, if the store is on one that can be asked.
+    server: ServerChecks | None = None
     index: SearchIndex | None = None
     location: str = ""
     #: Whether the store does not exist yet.
@@ -78,8 +80,8 @@ class ExaminedStore:
 
     @property
     def is_file(self) -> bool:
-        """Whether the store is a SQLite file."""
-        return self.provider == "sqlite"
+        """Whether the store is a file."""
+        return self.settings.sessiondb.store_file is not None
 
     @property
     def has_our_tables(self) -> bool:
@@ -175,7 +177,7 @@ def _is_damage(finding: Finding) -> bool:
 
 
 def _applies_to(condition: Condition, subject: ExaminedStore) -> bool:
-    return ("sqlite" if subject.is_file else "servers") in condition.where
+    return ("files" if subject.is_file else "servers") in condition.where
 
 
 def _outcomes(

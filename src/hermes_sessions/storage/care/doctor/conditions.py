@@ -12,10 +12,11 @@ from hermes_sessions.storage.care.health import State
 
 #: A problem makes the doctor exit with 1; advice is only printed.
 Weight = Literal["problem", "advice"]
-Database = Literal["sqlite", "servers"]
-ALL: Final[tuple[Database, ...]] = ("sqlite", "servers")
-SQLITE: Final[tuple[Database, ...]] = ("sqlite",)
-SERVERS: Final[tuple[Database, ...]] = ("servers",)
+#: Where a store is: in a file of this machine, or on a server.
+Place = Literal["files", "servers"]
+ALL: Final[tuple[Place, ...]] = ("files", "servers")
+FILES: Final[tuple[Place, ...]] = ("files",)
+SERVERS: Final[tuple[Place, ...]] = ("servers",)
 
 
 class Condition(NamedTuple):
@@ -31,7 +32,7 @@ class Condition(NamedTuple):
     weight: Weight = "problem"
     #: Whether ``--fix`` fixes it.
     is_fixable: bool = False
-    where: tuple[Database, ...] = ALL
+    where: tuple[Place, ...] = ALL
 
 
 _FIX: Final = "hermes doctor --fix"
@@ -49,7 +50,7 @@ CONDITIONS: Final = (
         "The file belongs to another program, or is not a database.",
         "Choose another file: set sessiondb.sqlite.path in config.yaml",
         State.DOWN,
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "newer-schema",
@@ -68,7 +69,7 @@ CONDITIONS: Final = (
         "A program crashed while writing; its write must be rolled back.",
         "Open the store once to roll it back: hermes sessions list",
         is_fixable=True,
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "locked",
@@ -82,7 +83,7 @@ CONDITIONS: Final = (
         "Another program emptied the database file; it contains no data.",
         "Restore a backup: hermes backup restore latest",
         State.DOWN,
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "damaged-page",
@@ -93,7 +94,7 @@ CONDITIONS: Final = (
         "damaged-index",
         "An index is damaged or disagrees with its table; no message is lost.",
         "Rebuild the store from its tables: hermes repair",
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "damaged-search-index",
@@ -113,21 +114,21 @@ CONDITIONS: Final = (
         "unsafe-file-system",
         "The store is on a network file system, where file locks are unreliable.",
         "Move it to a local disk: hermes sessiondb migrate --to FILE",
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "foreign-owner",
         "A file of the store belongs to another user and is not trusted.",
         "If it is yours, take ownership: chown",
         State.DOWN,
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "read-only-place",
         "The store or its directory is not writable.",
         "Make it writable: chmod u+w",
         State.READ_ONLY,
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "open-to-others",
@@ -151,13 +152,13 @@ CONDITIONS: Final = (
         "orphaned-log",
         "A write-ahead log has no database; it may hold messages stored nowhere else.",
         "Restore its database from a backup, then open it once",
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "foreign-writer",
         "Another product is writing to the file.",
         "Give each product its own file: set sessiondb.sqlite.path in config.yaml",
-        where=SQLITE,
+        where=FILES,
     ),
     Condition(
         "removed-log",
@@ -165,7 +166,7 @@ CONDITIONS: Final = (
         "writes may be missing.",
         "Stop programs from removing the store's files, then acknowledge: hermes doctor --fix",
         is_fixable=True,
-        where=SQLITE,
+        where=FILES,
     ),
     # ── time ──────────────────────────────────────────────────────────────────────────────────
     Condition(
@@ -244,7 +245,7 @@ def table() -> str:
     ]
     for each in CONDITIONS:
         name = f"`{each.name}`" + (" (advice)" if each.weight == "advice" else "")
-        where = "all" if each.where == ALL else "SQLite" if each.where == SQLITE else "servers"
+        where = "all" if each.where == ALL else "SQLite" if each.where == FILES else "servers"
         fix = "yes" if each.is_fixable else "–"
         rows.append(f"| {name} | {each.words} | {each.step} | {fix} | {where} |")
     return "\n".join(rows) + "\n"

@@ -17,8 +17,8 @@ from hermes_sessions.config.paths import config_file_path
 from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, list_backups
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
+from hermes_sessions.storage.provider_registry import file_care
 from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
-from hermes_sessions.storage.sqlite import file_access
 
 # ── other products of the same name ───────────────────────────────────────────────────────────
 
@@ -120,8 +120,8 @@ _LOGS: Final = ("-wal", "-shm", "-journal")
 
 
 def _file_system(subject: ExaminedStore) -> Iterable[Finding]:
-    kind = file_access.file_system_type(_real(subject), file_access.read_mount_table())
-    if not file_access.supports_wal(kind):
+    kind = file_care().unsafe_file_system(Path(_real(subject)))
+    if kind is not None:
         yield Finding.of("unsafe-file-system", f"{subject.path} is on a {kind} file system.")
 
 
@@ -131,7 +131,7 @@ def _real(subject: ExaminedStore) -> str:
 
 def _writable(subject: ExaminedStore) -> Iterable[Finding]:
     real = Path(_real(subject))
-    if real.exists() and not file_access.can_write(str(real)):
+    if real.exists() and not file_care().can_write(real):
         blocked = real.parent if os.access(real, os.W_OK) else real
         yield Finding.of("read-only-place", f"You cannot write to {blocked}.")
 

@@ -9,8 +9,8 @@ from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.health import State
+from hermes_sessions.storage.file_care import Damage
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.sqlite.inspection import Damage
 
 #: Unindexed messages that a search can scan without a noticeable delay.
 _BEHIND: Final = 10_000
@@ -19,7 +19,6 @@ _ENDS: Final = {
     "sessions": "SELECT model_config FROM sessions ORDER BY id {} LIMIT 1",
     "messages": "SELECT role FROM messages ORDER BY id {} LIMIT 1",
 }
-_TABLES: Final = ("sessions", "messages", "lanes", "mailbox", "outbox")
 
 
 def _readable(subject: ExaminedStore) -> Iterable[Finding]:
@@ -72,22 +71,23 @@ def _sorted(damages: Iterable[Damage]) -> dict[str, list[Damage]]:
 
 def _on_server(subject: ExaminedStore) -> Iterable[Finding | Note]:
     """Ask the server, which checks its own pages."""
-    if subject.provider == "postgresql":
+    checks = subject.server
+    if checks is None:
+        return
+    if checks.damaged_pages is not None:
         with subject.read() as tx:
-            row = tx.one(
-                "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
-            )
+            row = tx.one(checks.damaged_pages)
         if row is not None and row[0]:
             yield Finding.of(
                 "damaged-page", f"The server counted {row[0]} damaged pages in {subject.location}."
             )
-    elif subject.is_thorough and subject.provider == "mysql":
+    if checks.check_tables is not None and subject.is_thorough:
         with subject.read() as tx:
-            rows = tx.all(f"CHECK TABLE {', '.join(_TABLES)}")
+            rows = tx.all(checks.check_tables)
         for table, _, kind, words in rows:
             if str(kind).lower() == "error" or (kind == "status" and words != "OK"):
                 yield Finding.of("damaged-page", f"{table}: {words}.")
-    elif subject.provider == "mysql":
+    elif checks.check_tables is not None:
         yield Note("To have the server check its tables: hermes doctor --full")
 
 
