@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["HERMES_HOME"] = home
 
-    # A busy machine is no failure, so no deadlines; the same examples in every run of a commit.
+    # A busy machine must not fail a test: no deadlines; the same examples in every run of a commit.
     hypothesis.settings.register_profile(
         "default", deadline=None, derandomize=True, max_examples=50
     )

@@ -4,7 +4,7 @@
 
 names what such a test does to a store, and what it requires afterwards. The database is the one the
 test is parametrised with, or ``on=``. `./test` compares the table with docs/faults.md;
-``pytest --fault-matrix=write -m fault`` makes it anew.
+``pytest --fault-matrix=write -m fault`` rewrites it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fault-matrix",
         choices=("check", "write"),
-        help="compare docs/faults.md with the tests that ran, or make it anew",
+        help="compare docs/faults.md with the tests that ran, or rewrite it",
     )
 
 
@@ -52,7 +52,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         fault = Fault(*marker.args)
         database = marker.kwargs.get("on") or _database_of(item)
         if database not in _DATABASES or not fault.what[0].isupper():
-            raise pytest.UsageError(f"{item.nodeid} has a fault that no cell of the table is for")
+            raise pytest.UsageError(f"{item.nodeid} has a fault without a cell in the table")
         item.user_properties.append((_PROPERTY, [*fault, database]))
 
 
@@ -63,7 +63,7 @@ def _database_of(item: pytest.Item) -> str:
             return "mariadb"
         if isinstance(value, str) and value in _DATABASES:
             return value
-    raise pytest.UsageError(f"{item.nodeid} has a fault, but says not on which database")
+    raise pytest.UsageError(f"{item.nodeid} has a fault, but does not say on which database")
 
 
 class _Gathering:
@@ -94,7 +94,7 @@ class _Gathering:
             PAGE.write_text(f"{before}{_BEGIN}{made}{_END}{after}")
         elif shown != made:
             self._complaint = (
-                "docs/faults.md is not what the tests have shown. Make it anew with: "
+                "docs/faults.md does not match the tests that ran. Rewrite it with: "
                 "pytest -n 3 --fault-matrix=write -m fault"
             )
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

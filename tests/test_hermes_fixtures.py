@@ -41,7 +41,7 @@ def object_names(path: Path, kind: str) -> set[str]:
 
 
 def in_wal_mode(path: Path) -> bool:
-    # Two bytes of the header; a reader of a file nobody has open is not told by the pragma.
+    # Two bytes of the header; the pragma does not show it to a reader that has the file to itself.
     return path.read_bytes()[18:20] == b"\x02\x02"
 
 

@@ -145,7 +145,7 @@ class TestInitErrors:
 
 
 class Connection:
-    """A connection of somebody else's whose file system cannot do what is asked."""
+    """A caller's connection whose file system cannot do what is asked."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -263,7 +263,7 @@ class TestRawSQL:
         with db._lock:
             db._conn.execute("UPDATE sessions SET model_config = ? WHERE id = ?", ('{"a":1}', "s1"))
             db._conn.commit()
-            # The verbs do not need the lock, so whoever holds it may use them.
+            # The verbs do not need the lock, so the thread that holds it may use them.
             session = db.get_session("s1")
         assert session is not None
         assert session["model_config"] == '{"a":1}'
@@ -355,7 +355,7 @@ def test_every_error_is_caught_as_before() -> None:
     for name, kind in ours.items():
         if name in CAUGHT_AS:
             assert all(issubclass(kind, builtin) for builtin in CAUGHT_AS[name]), name
-        # An error that nobody caught before would get past every handler.
+        # A new class of error would get past every existing handler.
         assert issubclass(kind, (ValueError, LookupError, sqlite3.Error, OSError)), name
 
 

@@ -1,4 +1,4 @@
-"""./hermes in a fresh clone: sets itself up once, whoever calls it, however often, from anywhere.
+"""./hermes in a fresh clone: sets itself up once, for every caller and working directory.
 
 The clone is a small stand-in with the real launcher, so that its set-up needs no registry: its
 one dependency is a wheel beside it and its build backend is part of it.

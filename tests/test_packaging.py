@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TEST_TOOLS = tomllib.loads((ROOT / "testing" / "pyproject.toml").read_text())
 LOCAL_MODEL = ROOT / "src/hermes_sessions/agent/clients/local_model.lock"
 PLATFORMS = sorted((ROOT / "src/hermes_sessions/gateway/platforms").glob("*/packages.lock"))
-# Addresses belong to whoever installs: their mirror, their settings.
+# The user who installs chooses the registry: their mirror, their settings.
 INSTALLATION = [
     ROOT / "hermes",
     ROOT / "test",
@@ -108,7 +108,7 @@ def test_nothing_is_missing_in_an_environment_made_of_a_lock_file_alone() -> Non
     found = subprocess.run(
         [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
     )
-    # The local model is there if somebody has talked to it here, and comes without dependencies.
+    # The local model is there if it was used here, and comes without dependencies.
     alone = tuple(f"{name} " for name in pins(LOCAL_MODEL))
     missing = [line for line in found.stdout.splitlines() if not line.startswith(alone)]
     assert missing in ([], ["No broken requirements found."])

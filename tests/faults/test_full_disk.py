@@ -31,7 +31,7 @@ def may_mount(directory: Path) -> bool:
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 @pytest.mark.fault(
     "The disk is full",
-    "Refused in words; what was stored can be read; it goes on when there is room",
+    "Refused in words; what was stored can be read; it continues when there is room",
     on="sqlite",
 )
 def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
         assert start("fill_disk", path, journal, prefix=prefix).succeeded() == EXPECTED
         require_sound(results / "after" / "state.db")
     else:
-        # The nearest that is allowed to everybody.
+        # The closest to a full disk without root.
         assert start("meet_size_limit", path, journal).succeeded() == EXPECTED
         require_sound(path)
 
@@ -52,7 +52,7 @@ def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 @pytest.mark.fault(
     "The file may not grow",
-    "Refused in words; what was stored can be read; it goes on when there is room",
+    "Refused in words; what was stored can be read; it continues when there is room",
     on="sqlite",
 )
 def test_a_limit_on_the_size_of_a_file(journal: str, tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ def test_a_limit_on_the_size_of_a_file(journal: str, tmp_path: Path) -> None:
 
 
 def test_opening_where_there_is_no_room_for_locks(tmp_path: Path) -> None:
-    """Whoever only wants to read can; whoever wants to write is told what is missing."""
+    """Readers can open the store; writers are told that space is missing."""
     directory = tmp_path / "disk"
     directory.mkdir()
     path = directory / "state.db"
-    if may_mount(directory):  # The limit on files is none here: it would stop the reader, too.
+    if may_mount(directory):  # A limit on file sizes would stop the reader, too.
         prefix = disks.on_a_small_disk(directory, 1024, tmp_path / "results")
         said = start("open_on_full_disk", path, prefix=prefix).succeeded()
         assert said == ["to write: DiskFull", "to read: kept", "with room again: kept"]

@@ -136,5 +136,5 @@ def test_all_calls_fail_from_some_point_on(
         assert code == 0
         assert set(course.failed.values()) <= {"StoreIOError", *EXPECTED[fault]}
         assert course.stored == list(range(len(course.stored)))
-        # A commit whose last step failed may be found by whoever opens the file next.
+        # A commit whose last step failed may be found by the next process that opens the file.
         require_stored_once(path, course.stored, also=course.failed)

@@ -27,7 +27,7 @@ def test_every_acknowledged_message_is_there(
     acknowledged = -1
     for kill in range(100 if long_run else 8):
         with start("append_for_ever", path, journal, durability) as writer:
-            # It begins with the message of which nobody knows whether it was stored.
+            # It begins with the message that may or may not have been stored.
             writer.tell(str(acknowledged + 1))
             for _ in range(1 + kill * 7 % 23):
                 acknowledged = int(writer.said())
@@ -39,11 +39,11 @@ def test_every_acknowledged_message_is_there(
 
 @pytest.mark.fault(
     "One of several that write is killed",
-    "Every acknowledged message is there once, in order; the others go on at once",
+    "Every acknowledged message is there once, in order; the others continue at once",
     on="sqlite",
 )
 def test_several_writers(tmp_path: Path, long_run: bool) -> None:
-    """One dies, the others go on; what it holds is free at once."""
+    """One dies and the others continue; its locks are free at once."""
     path = tmp_path / "state.db"
     acknowledged = -1
     with start("keep_writing", path, "survivor", 1, "wal") as survivor:

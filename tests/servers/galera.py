@@ -20,7 +20,7 @@ _PROVIDER_OPTIONS: Final = (
 
 
 class Cluster:
-    """Three nodes, each of which takes writes; all of them run."""
+    """Three running nodes; each one accepts writes."""
 
     def __init__(self) -> None:
         if not _LIBRARY.exists():
@@ -125,7 +125,7 @@ def _is_whole(node: Server) -> bool:
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Return when *happened* is true; fail after so many seconds."""
+    """Return when *happened* is true; fail after the given seconds."""
     until = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < until, "waited in vain"

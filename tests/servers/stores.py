@@ -43,7 +43,7 @@ class Place(NamedTuple):
         return _as(user, self.url())
 
     def new_url(self, user: str | None = None) -> str:
-        """The URL of a store that nobody has opened yet."""
+        """The URL of a store that has not been opened yet."""
         url = self.url_of(f"new_{uuid4().hex[:12]}", self.server.port)
         return url if user is None else _as(user, url)
 

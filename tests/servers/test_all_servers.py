@@ -134,7 +134,7 @@ class TestLife:
                 tx.one(_ENDLESS[place.kind])
             assert db.session_count() == 0
 
-    def test_a_stream_that_nobody_ends(self, place: Place) -> None:
+    def test_a_stream_that_is_not_read_to_its_end(self, place: Place) -> None:
         with SessionDB.from_url(place.url()) as db:
             db.create_session("s", "cli")
             db.append_messages("s", [{"role": "user", "content": "x" * 1000}] * 100)
@@ -235,7 +235,7 @@ class TestCollisions:
         assert 1 < len(attempts) < 10
 
     @pytest.mark.parametrize("isolated", [True, False])
-    def test_a_row_that_somebody_referred_to_a_moment_ago(
+    def test_a_row_that_another_connection_just_referenced(
         self, place: Place, isolated: bool
     ) -> None:
         """Likewise: PostgreSQL says so although an isolated unit cannot see who does."""
@@ -247,7 +247,7 @@ class TestCollisions:
 
         def work(tx: WriteTransaction) -> None:
             tx.one("SELECT COUNT(*) FROM state_meta")
-            # MariaDB lets nobody come between what an isolated unit looks at and what it does.
+            # MariaDB lets no other write come between the reads and writes of an isolated unit.
             if not attempts and isolated:
                 place.run(refer)
             attempts.append(tx.run("DELETE FROM rewinds WHERE session_id = ?", ("s",)))

@@ -38,7 +38,7 @@ def test_the_same_answers(place: Place, tmp_path: Path, seed: int, long_run: boo
         SessionDB.from_url(place.url(), clock=clock) as there,
     ):
         for db in (here, there):
-            # An answer tells what a search could not index, because somebody else was about to.
+            # A search reports messages it could not index while the background indexer was at work.
             db._background_indexer.stop()
         for number in range(3_000 if long_run else 250):
             call = operation(chance, here)

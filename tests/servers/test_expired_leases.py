@@ -1,7 +1,7 @@
 """A holder that was stopped, and wakes up when another has taken over, on every database.
 
 Its process knows nothing of that: it is the database that refuses its writes. That its lease has
-expired is true by the clock of whoever takes over.
+expired is true by the clock of the process that takes over.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def test_a_holder_that_was_stopped(new_store: NewStore, kind: str) -> None:
             old.tell("late")
             assert old.told() == "refused"
             later.release_lease(lease)
-            old.tell("too late, also when nobody holds it")
+            old.tell("too late, also when the lease is free")
             assert old.told() == "refused"
         assert [m["content"] for m in db.get_messages("s")] == ["mine", "taken over"]
 
 
 @every_database
 def test_a_holder_that_others_wrote_over(new_store: NewStore, kind: str) -> None:
-    """A writer without a token takes the expired lease away, too."""
+    """A writer without a token removes the expired lease, too."""
     url = new_store(kind)
     with (
         SessionDB.from_url(url) as db,
@@ -134,7 +134,7 @@ def test_a_holder_in_the_middle_of_writing(new_store: NewStore, kind: str, long_
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
 def test_appending_after_a_unit_that_was_rolled_back(new_store: NewStore, kind: str) -> None:
-    """Statements that are prepared for appending can be gone then; nobody notices."""
+    """Statements that are prepared for appending can be gone then; callers do not notice."""
     with SessionDB.from_url(new_store(kind)) as db:
         db.create_session("s", "cli")
         for number in range(3):

@@ -43,7 +43,7 @@ def test_a_finishing_step_waits_to_be_asked_for(
         assert db.provider.finish_steps() == ("9999_less",)
         assert db.provider.finish_steps() == ()
         assert db.provider.steps().finishing == ()
-        # Other work goes on.
+        # Other work continues.
         db.create_session("s", "cli")
     with SessionDB.from_url(url, read_only=True) as db:
         assert db.provider.steps().taken[-1] == "9999_less"

@@ -81,7 +81,7 @@ def test_a_commit_without_an_answer(place: Place, db: SessionDB) -> None:
 @pytest.mark.timeout(HANG)
 @pytest.mark.fault(
     "The server is frozen for a while, and answers again in time",
-    "The write goes on, and is there once",
+    "The write continues, and is there once",
 )
 def test_a_server_that_is_frozen_for_a_while(place: Place) -> None:
     """Longer than a commit waits for its answer: it is found out by the mark what became of it."""
@@ -153,7 +153,7 @@ def test_how_long_verbs_wait_by_default(place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(HANG)
 def test_all_waits_of_a_block_share_a_limit(place: Place) -> None:
-    """Whatever is waited for in it: an answer, another connection, the fate of a commit."""
+    """In every kind of wait: for an answer, another connection, the outcome of a commit."""
     with SessionDB.from_url(place.url()) as db:
         db.create_session("s", "cli")
         started = time.monotonic()

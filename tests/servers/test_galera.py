@@ -101,7 +101,7 @@ class TestRolledBackByAnotherNode:
     def test_before_the_mark_of_a_message(
         self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """To a session of which lists show another one: several statements."""
+        """To a session that lists show under another one: several statements."""
         make = message_append.script
 
         def paused(*args: Any, **options: Any) -> server_session.Script:
@@ -195,7 +195,7 @@ class TestOpening:
 
     @pytest.mark.fault(
         "Galera: a program dies while it changes the tables",
-        "The next one goes on with it, after half a minute",
+        "The next one continues it, after half a minute",
         on="mariadb",
     )
     def test_after_one_that_died(

@@ -178,7 +178,7 @@ class TestTheWriter:
             if store.place.kind == "postgresql":
                 assert "'hermes_owner'" in str(refused.value)
             assert not list(tmp_path.rglob("*.hsb")), "backed up for a step that was not taken"
-            # Who runs already goes on.
+            # Processes that already run continue.
             db.append_message("s", "user", "meanwhile")
         SessionDB.from_url(store.url("hermes_owner")).close()
         store.run_as("hermes_writer", f"INSERT INTO {store.name}.later VALUES (1)")

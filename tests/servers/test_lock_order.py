@@ -11,7 +11,7 @@ from tests.servers.stores import Place
 
 
 def test_a_lease_is_locked_before_its_sessions(place: Place) -> None:
-    """Otherwise a delete and whoever takes the lease meanwhile wait for each other: PostgreSQL
+    """Otherwise a delete and a process that takes the lease wait for each other: PostgreSQL
     finds that out after a second, and has one of them do everything again.
     """
     with (

@@ -74,8 +74,8 @@ def test_a_read_after_the_connection_was_lost(place: Place) -> None:
             db.replace_messages("s", [{"role": "user", "content": "here"}])
 
 
-@pytest.mark.fault("The server stays away", "Refused in words, in time")
-def test_a_server_that_stays_away(place: Place) -> None:
+@pytest.mark.fault("The server stays unavailable", "Refused in words, in time")
+def test_a_server_that_stays_unavailable(place: Place) -> None:
     """Neither a hang nor another store: an error that says so, after the time allowed."""
     proxy = Proxy(place.port)
     with SessionDB.from_url(place.url(proxy.port), lock_timeout=0.5) as db:
@@ -127,7 +127,7 @@ def test_a_server_that_is_restarted(place: Place, at_once: bool) -> None:
             assert texts_of(db, name) == said
 
 
-def test_a_server_that_was_away_for_long_is_used_as_soon_as_it_is_back(place: Place) -> None:
+def test_a_server_is_used_as_soon_as_it_is_back_after_a_long_outage(place: Place) -> None:
     with (
         proxy_to(place.port) as proxy,
         SessionDB.from_url(place.url(proxy.port), lock_timeout=1.0) as db,
@@ -170,7 +170,7 @@ def test_threads_lose_their_connections_together(place: Place) -> None:
 
 @pytest.mark.fault(
     "A process freezes in the middle of a write",
-    "The server ends it after a while; others go on; it writes again when it wakes up",
+    "The server ends it after a while; others continue; it writes again when it wakes up",
 )
 def test_a_writer_that_freezes_holds_up_others_for_a_while_only(
     place: Place, monkeypatch: pytest.MonkeyPatch

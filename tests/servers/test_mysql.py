@@ -212,7 +212,7 @@ class TestLife:
     def test_an_interruption_between_question_and_answer(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A late answer is never taken for that to another question."""
+        """A late answer is never mistaken for the answer to another query."""
         with SessionDB.from_url(place.url(max_connections=1)) as db:
             use(db)
             db._background_indexer.stop()
@@ -244,7 +244,7 @@ class TestLife:
 
 @pytest.mark.parametrize("mode", ["ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"])
 def test_texts_come_back_in_any_mode(place: Place, mode: str) -> None:
-    """Also when somebody changed what is special in a text."""
+    """Also if the SQL mode changes which characters are special."""
     texts = ["\\", "\\'", "'; DROP TABLE messages; -- ", "\\\\'\\", '"%s"', "\n\\n", "''"]
     with SessionDB.from_url(place.url()) as db, db.provider.read() as tx:
         tx.all(f"SET sql_mode = '{mode}'")
@@ -321,7 +321,7 @@ class TestWithoutTriggers:
             db.append_message("s", "user", "a third question")
             assert len(db.search_messages("question")) == 3
 
-    def test_somebody_who_sees_none_goes_on(self) -> None:
+    def test_a_user_who_sees_no_triggers_continues(self) -> None:
         """Also where a binary log is in the way before the rights on a table are."""
         server = start_mariadb("--log-bin", "--server-id=1")
         try:
@@ -418,7 +418,7 @@ class TestIndex:
             assert len(db.search_messages("-question")) == 5
 
 
-def test_ports_for_servers_are_given_to_nobody_else() -> None:
+def test_ports_for_servers_are_below_the_ephemeral_range() -> None:
     """Linux takes those from here on, others higher ones."""
     assert max(free_port() for _ in range(50)) < 32_768
 

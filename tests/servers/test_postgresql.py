@@ -125,7 +125,7 @@ class TestLogin:
 
 
 def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -> None:
-    """They may have to back it up first: it is no matter of patience with writers."""
+    """They may have to back it up first: the lock timeout does not apply."""
     url = place.new_url()
     failed: list[BaseException] = []
 
@@ -149,7 +149,7 @@ def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -
 
 
 class _SlowToOpen(Proxy):
-    """Lets the second connection wait until somebody asks for a third."""
+    """Lets the second connection wait until a third is requested."""
 
     def __init__(self, target: int) -> None:
         self._numbers = count()
@@ -194,7 +194,7 @@ def test_a_phrase_among_very_many_of_its_words(place: Place) -> None:
         assert len(db.search('gamma NOT "alpha delta"').hits) == 3
 
 
-def test_two_make_a_lost_index_anew(place: Place) -> None:
+def test_two_rebuild_a_lost_index(place: Place) -> None:
     """The second waits for the first, and does not fail over the table that this one created."""
     with (
         SessionDB.from_url(place.url(), lock_timeout=120) as first,
@@ -204,20 +204,20 @@ def test_two_make_a_lost_index_anew(place: Place) -> None:
         place.run("DROP TABLE search_documents")
         failed: list[BaseException] = []
 
-        def make_anew() -> None:
+        def rebuild() -> None:
             try:
                 upkeep_of(second).discard_index()
             except BaseException as error:  # noqa: BLE001 - shown by the test
                 failed.append(error)
 
-        another = threading.Thread(target=make_anew)
+        another = threading.Thread(target=rebuild)
 
-        def make_anew_meanwhile(tx: WriteTransaction) -> None:
+        def rebuild_meanwhile(tx: WriteTransaction) -> None:
             first.provider.search_index.clear(tx)
             another.start()
             wait_for_one_who_waits(place)
 
-        first.provider.write(make_anew_meanwhile, isolated=False)
+        first.provider.write(rebuild_meanwhile, isolated=False)
         another.join()
         assert failed == []
         assert len(second.search_messages("question")) == 1
@@ -263,7 +263,7 @@ class TestAppending:
                     db.append_message("s", "user", "interrupted")
                 interrupting.join()
             after = db.append_message("s", "user", "after")
-            # The server may go on with what was interrupted, before or after this.
+            # The server may continue the interrupted statement, before or after this.
             texts = {message["id"]: message["content"] for message in db.get_messages("s")}
             assert texts[after] == "after"
 

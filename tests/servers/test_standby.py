@@ -30,7 +30,7 @@ WRITES: dict[str, Callable[[SessionDB, str], object]] = {
 
 
 class Pair(NamedTuple):
-    """Two servers of which the second has all that the first one acknowledges."""
+    """Two servers; the second has everything that the first one acknowledges."""
 
     primary: Server
     standby: Server
@@ -185,7 +185,7 @@ class Writers:
                     future.result()
 
     def wait_for(self, messages: int) -> None:
-        """Return when so many more were acknowledged."""
+        """Return when that many more were acknowledged."""
         for _ in range(messages):
             self._enough.acquire()
 

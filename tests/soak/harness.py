@@ -79,7 +79,7 @@ class SoakHarness:
         self.keys = [self.sessions.session_key(chat(number)) for number in range(_LANES)]
 
     def stop_workers(self) -> None:
-        """Everybody finishes what they were given, and ends in order."""
+        """Let every worker finish its work and end in order."""
         for worker in self._workers:
             worker.end()
             self._note(worker)
@@ -107,7 +107,7 @@ class SoakHarness:
     # ── a round ───────────────────────────────────────────────────────────────────────────────
 
     def incidents(self) -> dict[str, Callable[[], None]]:
-        """What may happen while everybody works."""
+        """Return the faults that may happen while the workers write."""
         happening = {
             "a writer is killed": self._kill_writer,
             "a writer is asked to end": self._end_writer,
@@ -130,7 +130,7 @@ class SoakHarness:
         return happening
 
     def let(self, happen: Callable[[], None], number: int) -> None:
-        """Let everybody work, and something happen meanwhile."""
+        """Let all workers write while a fault happens."""
         for lane, key in enumerate(self.keys):
             put = self._mail.receive(key, sender="ann", text=f"{lane} {number}", origin=chat(lane))
             assert put.item_id is not None

@@ -29,7 +29,7 @@ WORDS = "river harbour 漓江 delta naïve don't v1.2.3 quay path/to/file 🙂".
 
 
 def say(*words: object) -> None:
-    """Say a line in one piece: whoever listens to a killed process hears all of it or nothing."""
+    """Print a line in one write, so that a reader of a killed process gets all of it or nothing."""
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
@@ -124,7 +124,7 @@ class Writer:
 def write(url: str, name: str, limit: str) -> None:
     with SessionDB.from_url(url, lock_timeout=PATIENCE) as db:
         if limit != "none":
-            # The nearest to a full disk that is allowed to everybody: the log may not grow longer.
+            # The closest to a full disk without root: the log may not grow.
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
         say("ready")
         Writer(db, name, url.removeprefix("sqlite://") if url.startswith("sqlite:") else None).run()

@@ -1,7 +1,7 @@
 """Everything at once: writers, readers, searches, gateways, an earlier version, backups, restarts,
 full disks, retention; and in the end every checksum is verified.
 
-What happens, and in which order, is decided by a seed. How much everybody writes in between is a
+What happens, and in which order, is decided by a seed. How much each process writes in between is a
 number, not a time.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.storage.sqlite.other_process import ROOT
 
-#: Seconds after which a process that says nothing is taken for one that hangs.
+#: Seconds of silence after which a process counts as hanging.
 PATIENCE = 400.0
 
 
@@ -92,7 +92,7 @@ class Worker:
         self._require_end(0)
 
     def terminate(self) -> None:
-        """Ask it to end, whatever it does."""
+        """Ask it to end at any point of its work."""
         self._process.send_signal(signal.SIGTERM)
         self._require_end(0)
 
@@ -108,7 +108,7 @@ class Worker:
         assert self._process.returncode == code, said
 
     def destroy(self) -> None:
-        """Leave nothing behind, whatever went wrong."""
+        """Leave nothing behind, also after a failure."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
@@ -123,7 +123,7 @@ class Worker:
 
 
 def writer(url: str, name: str, limit: int | None = None) -> Worker:
-    """Start a process that writes; with *limit*, no file may grow beyond so many bytes."""
+    """Start a process that writes; with *limit*, no file may grow beyond that many bytes."""
     return Worker("write", url, name, "none" if limit is None else str(limit))
 
 

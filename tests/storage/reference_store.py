@@ -1,7 +1,7 @@
 """What a session store does, in plain dictionaries and lists: slow, small and obviously right.
 
 The property tests drive this and the real store with the same calls and compare everything that
-can be read. Rules of titles, lineage and summaries are written anew here, from their definitions.
+can be read. Rules of titles, lineage and summaries are written again here, from their definition.
 """
 
 from __future__ import annotations

@@ -131,5 +131,5 @@ def test_nothing_is_stored_for_empty_structures(empty: Any) -> None:
 
 @pytest.mark.parametrize("text", ["\ufdd0", "\ufdd0zz", "a\ufdd012", "\ufdd0ABCD"])
 def test_text_of_other_tools_is_left_alone(text: str) -> None:
-    """Marks that this codec did not write are not taken for its own."""
+    """Marks that this codec did not write are not mistaken for its own."""
     assert codec.decode_text(text) == text

@@ -86,7 +86,7 @@ def run_kit(folder: Path, defect: str, selection: str) -> subprocess.CompletedPr
     )
 
 
-def test_a_store_of_somebody_else_is_tested(tmp_path: Path) -> None:
+def test_a_third_party_store_is_tested(tmp_path: Path) -> None:
     result = run_kit(tmp_path, "pass", "TestMeta")
     assert result.returncode == 0, result.stdout
     assert re.search(r"^4 passed", result.stdout, re.MULTILINE)

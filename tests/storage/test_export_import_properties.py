@@ -60,7 +60,7 @@ class Follower(RuleBasedStateMachine):
         try:
             self.leader.restore_rewound(session)
         except ValueError:
-            return  # It went on since.
+            return  # It has changed since.
         self.in_step = False
 
     @rule(count=st.integers(1, 3))

@@ -22,7 +22,7 @@ from hermes_sessions.storage.host_processes import (
 from hermes_sessions.storage.repositories.processes import Process
 
 #: No process has this number.
-NOBODY = 2**22 + 1
+UNUSED_PID = 2**22 + 1
 
 
 @pytest.fixture(params=["/proc", "ps"], autouse=True)
@@ -58,7 +58,7 @@ def test_who_is_recognised(child: subprocess.Popen[bytes]) -> None:
     assert is_running(row)
 
 
-def test_whoever_asks_gets_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_does_not_depend_on_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
     row = registered(os.getpid(), new_process_id(os.getpid()))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
@@ -70,7 +70,7 @@ def test_whoever_asks_gets_the_same_words(monkeypatch: pytest.MonkeyPatch) -> No
     [("1.started-never", "another", False), ("1", "unknown", True)],
     ids=["another", "unknown"],
 )
-def test_a_number_of_somebody_else(
+def test_a_number_of_another_process(
     child: subprocess.Popen[bytes], process_id: str, found: ProcessMatch, runs: bool
 ) -> None:
     row = registered(child.pid, process_id)
@@ -81,7 +81,7 @@ def test_a_number_of_somebody_else(
     assert child.returncode == 0
 
 
-def test_one_that_nobody_has_asked_about_since_it_ended(child: subprocess.Popen[bytes]) -> None:
+def test_an_ended_child_that_was_not_waited_for(child: subprocess.Popen[bytes]) -> None:
     row = registered(child.pid, new_process_id(child.pid))
     assert child.stdin is not None
     child.stdin.close()
@@ -92,8 +92,8 @@ def test_one_that_nobody_has_asked_about_since_it_ended(child: subprocess.Popen[
     assert send_signal(row, signal.SIGTERM) == "gone"
 
 
-@pytest.mark.parametrize("pid", [NOBODY, 0, -1], ids=["nobody", "a group", "everybody"])
-def test_a_number_that_nobody_has(pid: int) -> None:
+@pytest.mark.parametrize("pid", [UNUSED_PID, 0, -1], ids=["unused", "own group", "all processes"])
+def test_a_number_that_no_process_has(pid: int) -> None:
     assert not is_running(registered(pid, "1"))
     assert send_signal(registered(pid, new_process_id(pid)), signal.SIGCONT) == "gone"
 

@@ -235,7 +235,7 @@ def test_a_broken_line_is_named_and_refused(content: bytes, problem: str) -> Non
         b"\n" + GOOD.replace(b"\n", b"\r\n"),
     ],
 )
-def test_what_editors_do_to_a_file_is_no_problem(content: bytes) -> None:
+def test_what_editors_do_to_a_file_is_accepted(content: bytes) -> None:
     assert [record["id"] for record in read(content)] == (["good"] if content.strip() else [])
 
 
@@ -357,7 +357,7 @@ def test_an_import_killed_again_and_again_is_completed(tmp_path: Path, long_run:
         patience += 2 if long_run else 9
         runs += 1
         with SessionDB(store) as half:
-            # Whatever is there is the beginning of what will be there.
+            # A partial file is always a prefix of the whole file.
             for record in half.iter_export():
                 complete = next(r for r in wanted["records"] if r["id"] == record["id"])
                 assert record["messages"] == complete["messages"][: len(record["messages"])]

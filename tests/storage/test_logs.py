@@ -79,16 +79,16 @@ def test_records_keep_the_format_and_its_arguments(caplog: pytest.LogCaptureFixt
     assert record.getMessage() == "café took 1.2 s: OSError('x')"
 
 
-def test_a_percent_sign_is_no_value(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_percent_sign_without_arguments(caplog: pytest.LogCaptureFixture) -> None:
     Logger("tests.odd").warning("all of it: 100%")
     assert caplog.records[-1].getMessage() == "all of it: 100%"
 
 
-def test_an_error_that_nobody_foresaw_is_named_without_its_text() -> None:
+def test_an_unexpected_error_is_named_without_its_text() -> None:
     with pytest.raises(UnicodeEncodeError) as raised:
         "secret \ud800".encode()
     said = where(raised.value)
-    assert said.startswith("UnicodeEncodeError in test_an_error_that_nobody_foresaw")
+    assert said.startswith("UnicodeEncodeError in test_an_unexpected_error")
     assert "secret" not in said
     assert __file__ in said
     assert where(ZeroDivisionError("secret")) == "ZeroDivisionError"

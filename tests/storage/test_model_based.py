@@ -81,7 +81,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Start with one session, so that few calls are wasted on nobody."""
+        """Start with one session, so that few calls hit an unknown session."""
         self.create("a", "cli", None, None, None)
 
     @rule(seconds=st.sampled_from([0.5, 1, 60, 86_400, -30]))
@@ -384,8 +384,8 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def the_trash_is_as_expected(self) -> None:
         rows = self.db.list_trash()
-        thrown_away = self.model.all.keys() - self.model.visible.keys()
-        assert {row["id"] for row in rows} == thrown_away
+        in_trash = self.model.all.keys() - self.model.visible.keys()
+        assert {row["id"] for row in rows} == in_trash
         for row in rows:
             plain = self.model.all[row["id"]]
             assert (row["title"], row["trashed_at"]) == (plain.title_in_trash, plain.trashed_at)

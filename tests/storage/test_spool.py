@@ -74,7 +74,7 @@ def test_a_file_that_is_being_made_is_not_taken_for_one_that_was_left(
     def late(descriptor: int, how: int) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(spool_file.fcntl, "flock", lock)
-            Spool(tmp_path, FORM).adopt()  # by whoever starts at this very moment
+            Spool(tmp_path, FORM).adopt()  # by a process that starts at this very moment
         lock(descriptor, how)
 
     monkeypatch.setattr(spool_file.fcntl, "flock", late)
@@ -114,7 +114,7 @@ def test_what_ended_first_comes_first(tmp_path: Path) -> None:
     assert texts(spool) == ["at 10", "at 20", "at 30"]
 
 
-def test_one_that_cannot_be_read_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_block_the_others(tmp_path: Path) -> None:
     (tmp_path / "1.spool").mkdir()
     os.utime(tmp_path / "1.spool", (0, 0))
     leave(tmp_path, "2", "kept")
@@ -141,7 +141,7 @@ def test_what_could_not_be_taken_over_is_left_to_others(
     assert texts(second) == ["one", "two"]
 
 
-def test_a_file_that_somebody_removes(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_meanwhile(tmp_path: Path) -> None:
     spool = Spool(tmp_path, FORM)
     spool.append({"text": "one"})
     (removed,) = tmp_path.iterdir()

@@ -1,10 +1,10 @@
-"""A process that writes, of whichever version stands first on the path.
+"""A process that writes, of the version that is first on the path.
 
     python program.py URL WRITER
 
 It says "ready", waits for a line, opens the store, says "open", and then the number of each message
 that was acknowledged, until it is ended. When the store refuses, it says why, and leaves with 3;
-when a search fails, it says so and goes on.
+when a search fails, it says so and continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hermes_sessions.errors import HermesSessionsError
 
 
 def say(*words: object) -> None:
-    """Say a line in one piece: whoever listens to a killed process hears all of it or nothing."""
+    """Print a line in one write, so that a reader of a killed process gets all of it or nothing."""
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 

@@ -31,7 +31,7 @@ FATES: tuple[Fate, ...] = (
     ("running", signal.SIGTERM),
     ("updating", signal.SIGKILL),
 )
-#: Makes a store that nobody has opened yet; returns its URL.
+#: Makes a store that has not been opened yet; returns its URL.
 NewStore = Callable[[], str]
 
 
@@ -177,12 +177,12 @@ def _update(
 
 @pytest.mark.fault(
     "A new version starts while an earlier one writes, and either is killed",
-    "Every acknowledged message is there once, in order; whoever cannot go on says so",
+    "Every acknowledged message is there once, in order; a version that cannot continue says so",
 )
 def test_updating_while_the_earlier_version_runs(
     new_store: NewStore, earlier: Path, long_run: bool, request: pytest.FixtureRequest
 ) -> None:
-    """None corrupts, and no acknowledged message is lost; whoever cannot go on says so."""
+    """No version corrupts the store or loses an acknowledged message."""
     chance = random.Random(f"update {request.node.name}")
     for fate in FATES * 20 if long_run else FATES[:2]:
         url = new_store()

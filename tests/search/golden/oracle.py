@@ -8,7 +8,7 @@ plainly as possible, and speed does not matter. A query is given as its meaning:
   count as words. A single word is also found as a part of a camelCase name. A run of Chinese,
   Japanese or Korean characters is found anywhere inside such a run; where a phrase goes on before
   or behind it, the run must begin or end there.
-- ``{"prefix": "text"}``: the same, and the last word may go on.
+- ``{"prefix": "text"}``: the same, and the last word may continue.
 - ``{"inside": "text"}``: these characters in this order, anywhere.
 - ``{"and": [...]}``, ``{"or": [...]}``, ``{"not": ...}``.
 - ``None``: every message; what is left is decided by filters.

@@ -18,7 +18,7 @@ def say(*words: object) -> None:
 
 
 def append_until_interrupted(path: str, lock_timeout: str) -> None:
-    """Append a message while somebody holds the lock; leave the handle when interrupted."""
+    """Append a message while another process holds the lock; leave the handle when interrupted."""
 
     async def main() -> None:
         clock = TellingClock()
@@ -46,7 +46,7 @@ async def tick() -> None:
 
 
 def append_and_forget(path: str, lock_timeout: str) -> None:
-    """Append a message while somebody holds the lock, and end without closing anything."""
+    """Append a message while another process holds the lock, and end without closing anything."""
 
     async def main() -> None:
         clock = TellingClock()

@@ -104,7 +104,7 @@ class TestThreads:
 
         assert len(asyncio.run(main())) == 2
 
-    def test_a_handle_that_nobody_closes_takes_its_threads_with_it(self, tmp_path: Path) -> None:
+    def test_an_unclosed_handle_ends_its_threads(self, tmp_path: Path) -> None:
         async def main() -> threading.Thread:
             db = AsyncSessionDB(SessionDB(tmp_path / "state.db"))
             await db.create_session("s", "test")

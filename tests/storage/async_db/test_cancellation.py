@@ -42,7 +42,7 @@ class TestCancelledCalls:
             async with AsyncSessionDB(open_store(clock=clock)) as db:
                 with open_store() as other, written_to(other):
                     waiting = await clock.begun(lambda: db.append_message("s", "user", "late"))
-                    # Nobody lets go of the lock before this has returned.
+                    # The lock is held until this has returned.
                     await require_cancelled(waiting)
 
         asyncio.run(main())
@@ -149,7 +149,7 @@ class TestClosing:
         asyncio.run(main())
         assert values_of(open_store) == ("first", "second")
 
-    def test_cancelled_it_goes_on(self, open_store: OpenStore) -> None:
+    def test_a_cancelled_close_continues(self, open_store: OpenStore) -> None:
         store = open_store()
 
         async def main() -> None:

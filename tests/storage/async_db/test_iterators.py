@@ -124,7 +124,7 @@ def test_a_cancelled_step_ends_the_export(open_store: OpenStore) -> None:
             step.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await step
-            assert source.is_open  # Nobody waited for the step.
+            assert source.is_open  # The call did not wait for the step.
             source.release.set()
         assert not source.is_open  # But for its end, `close` did.
 

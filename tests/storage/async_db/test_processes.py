@@ -56,7 +56,7 @@ def test_ctrl_c_frees_the_caller_and_the_write_is_finished(path: Path) -> None:
     assert stored(path) == ["late"]
 
 
-def test_after_ctrl_c_nobody_waits_for_longer_than_the_lock_timeout(path: Path) -> None:
+def test_ctrl_c_ends_a_program_that_waits_for_the_lock(path: Path) -> None:
     # Long enough for Ctrl-C to come first, on a busy machine.
     with start("append_until_interrupted", path, 5.0) as process, SessionDB(path) as db:
         with written_to(db):

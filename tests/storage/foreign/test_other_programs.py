@@ -150,7 +150,7 @@ def test_a_continuation_by_an_older_hermes(shared: Shared) -> None:
         assert [message["content"] for message in db.get_messages("ours")][-1] == (
             "one more question"
         )
-        # It stays one when the parent is opened again, and goes on from here.
+        # It stays one when the parent is opened again, and continues from here.
         hermes.reopen_session("ours")
         db.append_message("theirs", "assistant", "here", timestamp=NOON + 50)
         assert db.get_compression_tip("ours") == "theirs"
@@ -173,7 +173,7 @@ def test_a_whole_thread_by_an_older_hermes_is_pruned_as_one(shared: Shared) -> N
         assert shared.notes() == []
 
 
-def test_a_child_of_a_parent_that_goes_on_is_no_continuation(shared: Shared) -> None:
+def test_a_child_of_an_active_parent_is_not_a_continuation(shared: Shared) -> None:
     with shared.open() as db:
         hermes = OlderHermes(shared.program, NOON)
         hermes.create_session("parent")
@@ -401,7 +401,7 @@ def test_many_at_once(shared: Shared) -> None:
         assert shared.program.run("SELECT COUNT(*) FROM messages WHERE ordinal IS NULL") == [(0,)]
 
 
-def test_settling_ends_while_programs_go_on(shared: Shared, monkeypatch: Any) -> None:
+def test_settling_ends_while_programs_keep_writing(shared: Shared, monkeypatch: Any) -> None:
     monkeypatch.setattr(derived_columns, "_BATCH", 2)
     with shared.open() as db:
         for number in range(6):

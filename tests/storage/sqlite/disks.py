@@ -31,7 +31,7 @@ def on_a_small_disk(directory: Path, kilobytes: int, results: Path) -> list[str]
 
 def read_only(path: Path) -> list[str]:
     """A command line to put in front of another, which then cannot write to the file or directory
-    *path*, whoever runs it."""
+    *path*, for every user."""
     here = shlex.quote(str(path))
     script = f"""
         set -e

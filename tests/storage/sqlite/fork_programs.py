@@ -374,7 +374,7 @@ def while_a_thread_opens(path: str) -> None:
         first.close()
 
         def occupy(begun: threading.Event, release: threading.Event) -> None:
-            # Somebody who has got as far as the file, and no further.
+            # A caller that has opened the file, and got no further.
             with shared_engines.shared_engines._one_opener(os.path.realpath(link), 1.0):
                 begun.set()
                 release.wait()
@@ -385,7 +385,7 @@ def while_a_thread_opens(path: str) -> None:
 
 
 def inside_its_own_write(path: str) -> None:
-    """A child that goes on inside the transaction cannot end it."""
+    """A child that continues inside the transaction cannot end it."""
     with opened(path) as db:
 
         def work(tx: Any) -> int:

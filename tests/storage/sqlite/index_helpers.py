@@ -71,7 +71,7 @@ def _who_serves() -> OtherProcess:
 
 
 def import_elsewhere(path: Path, count: int) -> None:
-    """Have another program store messages into session ``s``, of which no keeper hears."""
+    """Have another program store messages into session ``s``, unseen by any background indexer."""
     change(
         path,
         "INSERT INTO messages (session_id, role, content, timestamp) "
@@ -93,7 +93,7 @@ def require_sound_index(db: SessionDB) -> None:
 
 
 class HeldAnalysis:
-    """Holds whoever analyses a text for the index, until one more is allowed."""
+    """Blocks the analysis of texts for the index until one more is allowed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._begun, self._allowed = Semaphore(0), Semaphore(0)
@@ -105,9 +105,9 @@ class HeldAnalysis:
         return document(texts)
 
     def wait(self) -> None:
-        """Wait until somebody begins."""
+        """Wait until an analysis begins."""
         assert self._begun.acquire(timeout=60)
 
     def allow(self, texts: int = 1_000_000) -> None:
-        """Let them analyse so many texts, by default all."""
+        """Allow the analysis of this many texts, by default all."""
         self._allowed.release(texts)

@@ -44,7 +44,7 @@ class OtherProcess:
         return line.rstrip("\n")
 
     def has_spoken(self, within: float) -> bool:
-        """Whether it says something within so many seconds."""
+        """Whether it prints something within this many seconds."""
         assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], within)[0])
 

@@ -29,12 +29,12 @@ PATIENT = 120.0
 
 
 def say(*words: object) -> None:
-    """Say a line in one piece: whoever listens to a killed process hears all of it or nothing."""
+    """Print a line in one write, so that a reader of a killed process gets all of it or nothing."""
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
 def listen() -> str:
-    """Wait for the next line; end with whoever should have said it."""
+    """Wait for the next line; end when the process that should send it has ended."""
     line = sys.stdin.readline()
     if not line:
         os._exit(1)
@@ -119,7 +119,7 @@ def append_for_ever(path: str, journal: str, durability: str) -> None:
 
 
 def append_through(path: str, journal: str, durability: str, count: str) -> None:
-    """Append numbered messages to session ``s`` and go on when one fails; say what came of each.
+    """Append numbered messages to session ``s`` and continue after errors; print each result.
 
     Opening counts as the first step: it is tried until it succeeds or the attempts are used up.
     """
@@ -184,7 +184,7 @@ def _insert(db: SessionDB, number: int) -> None:
 
 
 def fill_disk(path: str, journal: str) -> None:
-    """Fill the disk, read what is there, make room, and go on."""
+    """Fill the disk, read what is there, make room, and continue."""
     ballast = Path(path).with_name("ballast")
     ballast.write_bytes(bytes(300_000))
     db = open_store(path, journal=journal)
@@ -379,7 +379,7 @@ def run_out_of_descriptors(path: str) -> None:
     say(outcome_of(use))
 
 
-def be_somebody_else(user: str, home: str) -> None:
+def become_another_user(user: str, home: str) -> None:
     """As an ordinary user, meet every kind of missing permission in a directory of its own."""
     with SessionDB(":memory:") as db:  # Loads what that user perhaps could not.
         db.create_session("s", source="test")

@@ -42,7 +42,7 @@ def damage(path: str, *statements: str) -> None:
 
 
 def serve() -> None:
-    """Do what is asked for, one thing after the other, as long as anybody is there to ask."""
+    """Execute the requests from standard input one by one, until it ends."""
     programs = {"change": change, "damage": damage}
     while True:
         name, *arguments = json.loads(listen())
@@ -67,7 +67,7 @@ def build_index(path: str) -> None:
 
 
 def build_index_for_ever(path: str) -> None:
-    """Store messages and make the index anew, again and again, and say each step of it."""
+    """Store messages and rebuild the index in a loop; print each step."""
     _say_each_step()
     first = int(listen())
     db = open_store(path)

@@ -80,7 +80,7 @@ def test_readers_without_a_pause(db: SessionDB, path: Path) -> None:
     assert log_pages(path) < LONG
 
 
-def test_a_reader_that_stays_stops_nobody(db: SessionDB, path: Path) -> None:
+def test_a_long_reader_does_not_block_writers(db: SessionDB, path: Path) -> None:
     """The log grows for that long, and starts over afterwards."""
     write(db, 4)
     with db.provider.read() as tx:
@@ -99,7 +99,7 @@ def log_number(path: Path) -> bytes:
     return Path(f"{path}-wal").read_bytes()[12:16]
 
 
-def test_a_log_that_nobody_reads_starts_over_soon(
+def test_a_log_without_readers_starts_over_soon(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PATIENT_PAGES", "INLINE_PAGES"):

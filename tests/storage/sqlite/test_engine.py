@@ -376,7 +376,7 @@ class TestEnd:
         lock = engine._write_lock
 
         class Announced:
-            """The lock of the engine, which says when somebody starts to wait for it."""
+            """The lock of the engine, which reports when a thread starts to wait for it."""
 
             def acquire(self, *args: Any, **kwargs: Any) -> bool:
                 waiting.set()
@@ -395,7 +395,7 @@ class TestEnd:
                 late.result()
         assert descriptors_of(path) == []
 
-    def test_a_store_in_memory_that_was_closed_is_not_opened_anew(self) -> None:
+    def test_a_closed_store_in_memory_is_not_reopened(self) -> None:
         db = SessionDB(":memory:")
         db.create_session("s", source="test")
         engine = engine_of(db)

@@ -25,7 +25,7 @@ from tests.storage.sqlite import disks
 from tests.storage.sqlite.other_process import start
 
 AS_ROOT = os.geteuid() == 0
-SOMEBODY_ELSE = 54321
+OTHER_UID = 54321
 
 MOUNTS = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -39,7 +39,7 @@ MOUNTS = r"""
 36 35 0:50 / /mnt/overmounted rw - nfs server:/x rw
 37 22 0:51 / /mnt rw - ext4 /dev/sdd1 rw
 38 22 0:52 / /work\134space rw - 9p host rw
-a line that is none
+not a line of mountinfo
 """.strip().splitlines()
 
 
@@ -98,10 +98,10 @@ class TestFileSystems:
         assert "nfs4 file system" in caplog.text
         assert [one.name for one in tmp_path.iterdir()] == ["state.db"]
 
-    def test_a_log_that_somebody_uses_on_a_network_file_system(
+    def test_a_log_in_use_on_a_network_file_system(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Going on with the log could damage the file, so it is refused."""
+        """Using the log could damage the file, so it is refused."""
         path = tmp_path / "state.db"
         with SessionDB(path) as db, SessionDB(path, read_only=True) as reader:
             db.create_session("s", source="test")
@@ -116,12 +116,12 @@ class TestFileSystems:
 class TestOwners:
     @pytest.fixture
     def theirs(self, tmp_path: Path) -> Path:
-        """A file of another user: made as root, or found as anybody else."""
+        """Return a file of another user: made by root, or an existing one."""
         if not AS_ROOT:
             return Path("/etc/passwd")
         path = tmp_path / "theirs.db"
         SessionDB(path).close()
-        os.chown(path, SOMEBODY_ELSE, -1)
+        os.chown(path, OTHER_UID, -1)
         return path
 
     @pytest.fixture
@@ -133,7 +133,7 @@ class TestOwners:
         SessionDB(mine).close()
         link = tmp_path / "link.db"
         link.symlink_to(mine)
-        os.lchown(link, SOMEBODY_ELSE, -1)
+        os.lchown(link, OTHER_UID, -1)
         return link
 
     def test_a_file_of_another_user_is_refused(self, theirs: Path) -> None:
@@ -173,14 +173,14 @@ class TestOwners:
         companion = Path(f"{path}{suffix}")
         if AS_ROOT:
             companion.touch()
-            os.chown(companion, SOMEBODY_ELSE, -1)
+            os.chown(companion, OTHER_UID, -1)
         else:
             companion.symlink_to("/etc/passwd")
         with pytest.raises(UnsafeStore, match=suffix):
             SessionDB(path)
 
     @pytest.mark.parametrize("kind", ["directory", "fifo"])
-    def test_what_is_no_file_is_refused(self, tmp_path: Path, kind: str) -> None:
+    def test_a_path_that_is_not_a_file_is_refused(self, tmp_path: Path, kind: str) -> None:
         path = tmp_path / "state.db"
         if kind == "fifo":
             os.mkfifo(path)
@@ -199,7 +199,7 @@ class TestOwners:
 
 
 class TestWhereNothingCanBeWritten:
-    """Real file systems and real users; root may do everything, so it becomes somebody else."""
+    """Real file systems and real users; root becomes another user, as it may do everything."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Path:
@@ -214,7 +214,7 @@ class TestWhereNothingCanBeWritten:
         """A directory that an ordinary user can reach."""
         directory = Path(tempfile.mkdtemp(prefix="hermes-location-"))
         if AS_ROOT:
-            os.chown(directory, SOMEBODY_ELSE, SOMEBODY_ELSE)
+            os.chown(directory, OTHER_UID, OTHER_UID)
         yield directory
         for one in [directory, *directory.rglob("*")]:
             if not one.is_symlink():
@@ -236,7 +236,7 @@ class TestWhereNothingCanBeWritten:
         assert said == ["StoreUnreachable"]
 
     def test_what_an_ordinary_user_cannot_write(self, their_home: Path) -> None:
-        said = start("be_somebody_else", SOMEBODY_ELSE, their_home).succeeded()
+        said = start("become_another_user", OTHER_UID, their_home).succeeded()
         assert said == [
             "a file without permission to write: kept, StoreReadOnly",
             "the same with permission again: kept, x and before: True",
@@ -247,7 +247,7 @@ class TestWhereNothingCanBeWritten:
         ]
 
     def test_a_file_that_changes_where_it_cannot_be_locked(self, store: Path) -> None:
-        """A read-only view on a store that somebody else writes through another door."""
+        """A read-only mount of a store that another process writes through another path."""
         with start("read_twice", store, prefix=disks.read_only(store.parent)) as reader:
             assert reader.said() == "kept"
             with SessionDB(store) as db:
@@ -284,7 +284,7 @@ class TestLockTable:
         device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}"
         return f"7:{wait} POSIX  ADVISORY  {kind} {pid} {device}:{facts.st_ino} {first} {last}"
 
-    def test_whoever_writes_the_log_is_in_the_way(self, store: Path) -> None:
+    def test_a_process_that_writes_the_log_blocks_writers(self, store: Path) -> None:
         shm = Path(f"{store}-shm")
         table = [
             self.line(store, "READ", 101, 1073741826, 1073742335),
@@ -296,7 +296,7 @@ class TestLockTable:
         ]
         assert file_access.processes_blocking_writers(store, table) == [102]
 
-    def test_whoever_locks_the_file_is_in_the_way(self, store: Path) -> None:
+    def test_a_process_that_locks_the_file_blocks_writers(self, store: Path) -> None:
         table = [
             self.line(store, "READ", 101, 1073741826, 1073742335),
             self.line(store, "WRITE", 102, 1073741825, 1073741825),
@@ -329,7 +329,7 @@ class TestLockTable:
         table = [f"8: POSIX  ADVISORY  WRITE 101 ff:fe:{inode} 1073741825 1073741825"]
         assert file_access.processes_blocking_writers(store, table) == [101]
 
-    def test_a_store_without_files_has_nobody(self, tmp_path: Path) -> None:
+    def test_a_missing_store_has_no_blocking_processes(self, tmp_path: Path) -> None:
         assert file_access.processes_blocking_writers(tmp_path / "none", ["1: POSIX x"]) == []
 
     def test_a_process_that_is_gone_still_has_a_number(self) -> None:

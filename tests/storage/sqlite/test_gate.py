@@ -1,4 +1,4 @@
-"""The gate: turns between processes, none of which can block the others for good."""
+"""The gate: turns between processes; no process can block the others for good."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_turn_keeps_others_out(gate: Gate, path: Path) -> None:
         assert other.said() == "inside"
 
 
-def test_nobody_is_passed(holder: OtherProcess, path: Path) -> None:
+def test_processes_enter_in_the_order_of_arrival(holder: OtherProcess, path: Path) -> None:
     with ExitStack() as stack:
         line = []
         for _ in range(3):
@@ -175,8 +175,10 @@ def test_little_patience_does_not_make_a_gate_stuck(
     assert gate.enter(FOREVER)
 
 
-def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: OtherProcess, path: Path) -> None:
-    """No byte stays locked by somebody who gave up."""
+def test_a_wait_that_timed_out_blocks_no_process(
+    gate: Gate, holder: OtherProcess, path: Path
+) -> None:
+    """A process that gave up leaves no byte locked."""
     assert not gate.enter(time.monotonic())
     holder.tell()
     holder.succeeded()
@@ -184,7 +186,7 @@ def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: OtherProcess, path: Pa
         assert other.said() == "inside"
 
 
-def test_an_interrupted_wait_blocks_nobody(
+def test_an_interrupted_wait_blocks_no_process(
     gate: Gate, holder: OtherProcess, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_seconds: float) -> None:

@@ -133,7 +133,7 @@ def require_transcript(db: SessionDB, session_id: str, expected: list[Record]) -
         for column in theirs.keys() - set(DERIVED):
             value = theirs[column]
             if column in ours:
-                # Bytes in a text column are text that nobody could read before.
+                # Bytes in a text column are text that could not be read before.
                 wanted = value.decode("utf-8", "surrogateescape") if is_bytes(value) else value
                 assert ours[column] == wanted, (theirs["id"], column)
             elif value is not None and value != DEFAULTS.get(column):
@@ -148,7 +148,7 @@ def require_tool_calls(ours: Any, theirs: Record) -> None:
     decoded = theirs["decoded"]["tool_calls"]
     if isinstance(decoded, (list, dict)) and ours == decoded:
         return
-    # What is no list of calls goes out as the text it is.
+    # A value that is not a list of calls is exported as text.
     raw = theirs["tool_calls"]
     assert ours == (raw.decode() if is_bytes(raw) else raw), theirs["id"]
 
@@ -313,12 +313,12 @@ def test_a_damaged_log_left_by_a_dead_program_is_refused(source: Path, db: Sessi
     assert log.read_bytes() == data
 
 
-def run_as_somebody_without_rights(work: Callable[[], bool]) -> bool:
+def run_as_unprivileged_user(work: Callable[[], bool]) -> bool:
     """Run *work* as a user to whom file permissions apply."""
     if os.geteuid() != 0:
         return work()
     with warnings.catch_warnings():
-        # Later Pythons warn of threads, of which the child uses none.
+        # Later Pythons warn about threads, but the child uses none.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -334,7 +334,7 @@ def run_as_somebody_without_rights(work: Callable[[], bool]) -> bool:
 
 @pytest.fixture
 def locked_folder() -> Iterator[Path]:
-    """A directory that everybody can read and nobody without rights can write."""
+    """A directory that all users can read and only root can write."""
     folder = Path(tempfile.mkdtemp(prefix="hermes-locked-"))
     folder.chmod(0o755)
     try:
@@ -371,7 +371,7 @@ def test_a_file_in_a_read_only_directory_is_read(
             texts = [m["content"] for r in db.export_all() for m in r["messages"]]
             return bool(report["ok"]) and last in texts and "never committed" not in texts
 
-    assert run_as_somebody_without_rights(work)
+    assert run_as_unprivileged_user(work)
     assert {path.name: path.read_bytes() for path in locked_folder.iterdir()} == before
 
 
@@ -392,7 +392,7 @@ def leave_hot_journal(source: Path, tmp_path: Path) -> None:
 # ── odd and damaged values ────────────────────────────────────────────────────────────────────
 
 
-def test_text_that_is_no_utf8_and_bytes_are_kept(source: Path, db: SessionDB) -> None:
+def test_invalid_utf8_and_bytes_are_kept(source: Path, db: SessionDB) -> None:
     make("v22", source)
     raw = b"caf\xe9 \xed\xa0\x80 \x00 \xff"
     edit(
@@ -528,7 +528,7 @@ def spoil_page(path: Path, needle: bytes, kind: bytes) -> None:
     raise AssertionError("no such page")
 
 
-# ── what is no Hermes database ────────────────────────────────────────────────────────────────
+# ── files that are not Hermes databases ───────────────────────────────────────────────────────────
 
 
 def test_other_files_are_refused(source: Path, db: SessionDB) -> None:

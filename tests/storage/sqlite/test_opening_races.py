@@ -52,12 +52,12 @@ def meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     def arrange(step: str, script: str) -> None:
         take_the_step = getattr(opener, step)
 
-        def after_somebody_else(*args: Any, **options: Any) -> Any:
+        def after_another_process(*args: Any, **options: Any) -> Any:
             monkeypatch.setattr(opener, step, take_the_step)
             elsewhere(path, script)
             return take_the_step(*args, **options)
 
-        monkeypatch.setattr(opener, step, after_somebody_else)
+        monkeypatch.setattr(opener, step, after_another_process)
 
     return arrange
 
@@ -93,7 +93,7 @@ def test_another_of_us_upgrades_it_first(path: Path, monkeypatch: pytest.MonkeyP
         ("CREATE TABLE bookmarks (url TEXT)", "another program"),
     ],
 )
-def test_somebody_else_creates_it_first(
+def test_another_process_creates_it_first(
     step: str, script: str, refusal: str, path: Path, meanwhile: Meanwhile
 ) -> None:
     meanwhile(step, script)
@@ -145,7 +145,7 @@ def test_a_newer_program_of_ours_migrates_it_first(path: Path, meanwhile: Meanwh
 
 
 def test_two_of_us_find_a_damaged_log(tmp_path: Path) -> None:
-    """Neither takes the other, who just looks, for somebody who has read it already."""
+    """Neither mistakes the other, which only inspects the log, for a reader that accepted it."""
     places = [tmp_path / "stores" / f"{number:02}" for number in range(20)]
     store, log = left_behind(tmp_path / "one" / "state.db")
     for place in places:
@@ -159,7 +159,7 @@ def test_two_of_us_find_a_damaged_log(tmp_path: Path) -> None:
 
 
 def left_behind(path: Path) -> tuple[bytes, bytes]:
-    """Return a store whose program died, and its log, of which an early page was damaged."""
+    """Return a store whose program died, and its log with a damaged early page."""
     path.parent.mkdir()
     SessionDB(path).close()
     with start("append_for_ever", path, "wal", "full") as writer:

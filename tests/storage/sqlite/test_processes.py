@@ -71,7 +71,7 @@ def db(path: Path, journal: str) -> Iterator[SessionDB]:
         yield db
 
 
-def wait_until_somebody_writes(db: SessionDB) -> None:
+def wait_until_a_thread_writes(db: SessionDB) -> None:
     """The engine has no event for it, so it is asked; the timeout of the test bounds it."""
     assert isinstance(db.provider, SQLiteSessionDBProvider)
     while db.provider.engine._writing_thread is None:
@@ -86,7 +86,7 @@ class TestOtherPrograms:
         with start("hold_write_lock", path) as holder, ThreadPoolExecutor(1) as pool:
             assert holder.said() == "held"
             append = pool.submit(db.append_message, "s", role="user", content="x")
-            wait_until_somebody_writes(db)
+            wait_until_a_thread_writes(db)
             assert not append.done()
             assert db.get_meta("foreign") is None
             holder.tell("commit")
@@ -142,7 +142,9 @@ class TestTurns:
             holder.kill()
         db.append_message("s", role="user", content="x")
 
-    def test_one_that_was_stopped_holds_nobody_for_ever(self, db: SessionDB, path: Path) -> None:
+    def test_a_stopped_process_does_not_block_others_for_ever(
+        self, db: SessionDB, path: Path
+    ) -> None:
         """It has a turn but not SQLite's lock: the wait is bounded, and short the next time."""
         with SessionDB(path, lock_timeout=PATIENT) as patient, start("hold_gate", path) as holder:
             assert holder.said() == "inside"
@@ -166,7 +168,7 @@ class TestTurns:
         db.append_message("s", role="user", content="y")
         assert contents(db, "s") == ["y"]
 
-    def test_nobody_starves(self, tmp_path: Path, journal: str) -> None:
+    def test_no_writer_starves(self, tmp_path: Path, journal: str) -> None:
         """While four write without a pause, each gets a fair part of the turns."""
         counts: list[list[int]] = []
         # One look more: the machine may have been too busy to let all of them run.
@@ -174,7 +176,7 @@ class TestTurns:
             counts.append(self.written_at_once(tmp_path / f"{look}.db", journal))
             if max(counts[-1]) <= 5 * min(counts[-1]):
                 return
-        pytest.fail(f"somebody starves: {counts}")
+        pytest.fail(f"a writer starves: {counts}")
 
     def written_at_once(self, path: Path, journal: str) -> list[int]:
         """How much each of four has written when all of them have written enough."""

@@ -126,7 +126,7 @@ class TestWrites:
         assert many.rowcount == 3
         assert conn.executemany("DELETE FROM extra WHERE x = ?", []).rowcount == 0
 
-    def test_a_remark_is_no_statement(self, conn: Statements) -> None:
+    def test_a_comment_is_not_a_statement(self, conn: Statements) -> None:
         assert conn.execute("-- SELECT\nUPDATE sessions SET model = 'x'").rowcount == 2
 
     def test_executemany_is_all_or_nothing(self, conn: Statements) -> None:

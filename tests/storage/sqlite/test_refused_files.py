@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def files_in(directory: Path) -> dict[str, bytes]:
-    """What counts: the gate is ours, and SQLite makes an empty log and its index anew."""
+    """Return the files without the gate and an empty log, which are recreated."""
     found = {one.name: one.read_bytes() for one in directory.iterdir() if one.is_file()}
     return {
         name: data
@@ -96,7 +96,7 @@ def test_a_later_version_keeps_the_log_that_was_left_behind(path: Path) -> None:
     ],
     ids=["short text", "zeros", "another magic", "an archive"],
 )
-def test_what_is_no_database_is_not_touched(path: Path, garbage: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_not_touched(path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     with untouched(path), pytest.raises(NotADatabase, match=r"(?i)nothing was changed"):
         SessionDB(path)
@@ -165,7 +165,7 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_link", [False, True], ids=["by name", "by link"])
-def test_a_store_that_was_emptied_is_no_new_one(path: Path, by_link: bool) -> None:
+def test_a_store_that_was_emptied_is_not_a_new_one(path: Path, by_link: bool) -> None:
     with SessionDB(path) as db:
         db.create_session("s", "cli")
     path.write_bytes(b"")
@@ -213,16 +213,14 @@ def test_a_file_with_two_names_is_read_and_not_written(path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["Full", "fast", 1])
-def test_a_durability_that_nobody_knows_is_not_taken_for_a_weaker_one(
-    path: Path, durability: Any
-) -> None:
+def test_an_unknown_durability_is_refused(path: Path, durability: Any) -> None:
     with pytest.raises(InvalidInput, match="Choose one of: full, normal"):
         SessionDB(path, durability=durability)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "8MB", True])
-def test_a_limit_that_is_no_number_of_bytes(path: Path, limit: Any) -> None:
+def test_a_limit_that_is_not_a_number_of_bytes(path: Path, limit: Any) -> None:
     with pytest.raises(InvalidInput, match="a number of bytes above 0"):
         SessionDB(path, max_message_bytes=limit)
     assert not path.exists()

@@ -173,7 +173,7 @@ def test_what_was_deleted_leaves_no_token(db: SessionDB, path: Path) -> None:
     ],
 )
 def test_values_that_the_store_never_writes(db: SessionDB, path: Path, values: str) -> None:
-    """One odd message is no reason not to index and find those after it."""
+    """One odd message does not keep the messages after it from being indexed and found."""
     change(
         path,
         "INSERT INTO messages (session_id, role, timestamp, content, content_type, tool_calls) "
@@ -351,7 +351,7 @@ def test_a_noisy_session_does_not_hide_the_others(db: SessionDB) -> None:
 
 
 def test_reports_do_not_hide_what_people_said(db: SessionDB) -> None:
-    """The same with many sessions, each of which says little."""
+    """The same with many short sessions."""
     [wanted] = append(db, "How do we restart the gateway?")
     for number in range(300):
         db.create_session(f"report {number}", source="cron")
@@ -382,7 +382,7 @@ def test_other_rules_for_words(db: SessionDB, path: Path, monkeypatch: pytest.Mo
     assert db.optimize_search() == {"indexed": 0, "rebuilt": False}
 
 
-def test_answers_while_it_is_made_anew(
+def test_answers_during_a_rebuild(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = append(db, *(f"osprey {number}" for number in range(250)))

@@ -78,7 +78,7 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_index(db: SessionDB, path: Path, kind: str) -> None:
-    """Writes go on, every answer is whole, and the next search makes the index anew."""
+    """Writes continue, every answer is complete, and the next search rebuilds the index."""
     first, second = append(db, "a walrus", "a badger")
     db.set_session_title("s", "a title")
     assert found(db, "walrus OR badger OR title") == [first, second]
@@ -113,7 +113,7 @@ def test_optimize_mends(path: Path, kind: str) -> None:
 
 
 def test_damage_that_a_question_meets(db: SessionDB, path: Path) -> None:
-    """A quick look does not show it; whoever comes across it says so and answers all the same."""
+    """The quick check misses it; the search that meets it reports it and still answers."""
     ids = append(db, *(f"walrus number{number}" for number in range(1_500)))
     assert found(db, "walrus") == ids
     db.optimize_search()
@@ -185,7 +185,7 @@ def test_an_index_that_says_something_else(db: SessionDB, path: Path, statement:
     require_sound_index(db)
 
 
-def test_what_others_merged_meanwhile_is_no_damage(db: SessionDB) -> None:
+def test_what_others_merged_meanwhile_is_not_damage(db: SessionDB) -> None:
     provider = db.provider
     assert isinstance(provider, SQLiteSessionDBProvider)
     for number in range(3):

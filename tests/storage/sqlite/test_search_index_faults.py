@@ -47,7 +47,7 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-# ── somebody else is writing ──────────────────────────────────────────────────────────────────
+# ── another process is writing ─────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.usefixtures("index_only_when_asked")
@@ -74,7 +74,7 @@ def test_a_search_does_not_wait_for_a_writer(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("index_only_when_asked")
-def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
+def test_too_many_messages_to_scan_during_a_write(path: Path) -> None:
     with open_store(path) as db:
         db.create_session("s", source="cli")
         import_elsewhere(path, TAIL + 1)
@@ -95,7 +95,7 @@ def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
 
 
 def test_writes_do_not_wait_for_indexing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a text costs to analyse, it is done before the store is locked."""
+    """Texts are analysed before the store is locked, however long that takes."""
     with open_store(path, lock_timeout=60.0) as db:
         analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")
@@ -173,7 +173,7 @@ def test_messages_change_while_they_are_indexed(
     on="sqlite",
 )
 def test_killed_while_indexing(path: Path, long_run: bool) -> None:
-    """Whatever it was doing: the file is sound, the rest is indexed, and nothing is lost."""
+    """At any point of its work: the file is sound, the rest is indexed, and nothing is lost."""
     with SessionDB(path) as db:
         db.create_session("s", source="test")
     import_elsewhere(path, 250)
@@ -214,7 +214,7 @@ def test_fork_with_a_thread_that_indexes(path: Path, program: str) -> None:
 
 
 def test_a_program_that_closes_nothing(path: Path) -> None:
-    """It ends, and whoever comes next finds everything."""
+    """It ends, and the next handle finds everything."""
     start("leave_without_closing", path).succeeded()
     with SessionDB(path) as db:
         assert len(found(db, "left")) == 600
@@ -266,7 +266,7 @@ def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPa
         assert db.search_index_status()["complete"]
 
 
-def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclosed_handle(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_indexer, "LINGER_SECONDS", 0.0)
     analysis = HeldAnalysis(monkeypatch)
     forgotten = SessionDB(path)

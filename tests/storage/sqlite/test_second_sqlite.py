@@ -169,7 +169,7 @@ def test_a_child_does_not_keep_the_locks_of_a_killed_parent(tmp_path: Path) -> N
     ) as parent:
         parent.wait(timeout=60)
         with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as connection:
-            # Nobody reads, so all of the log can be copied and removed.
+            # There is no reader, so all of the log can be copied and removed.
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             assert busy == 0
             assert connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)

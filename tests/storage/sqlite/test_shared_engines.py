@@ -91,7 +91,7 @@ class TestNames:
             db.create_session("s", source="test")
         assert path.with_name(name).stat().st_size > 0
 
-    def test_a_name_that_is_no_text_will_do(self, path: Path) -> None:
+    def test_a_name_that_is_not_a_str_is_accepted(self, path: Path) -> None:
         name = path.with_name("caf\udce9.db")
         with SessionDB(name) as db:
             db.create_session("s", source="test")

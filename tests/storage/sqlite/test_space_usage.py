@@ -18,7 +18,7 @@ from hermes_sessions.storage.sqlite.space_usage import measure
 
 PAGE = 512
 DELETED = (DELETION_PENDING, "api_server")
-#: A page of the map for so many others.
+#: Pages that one page of the pointer map covers.
 MAPPED = PAGE // 5
 
 
@@ -168,7 +168,7 @@ def test_texts_are_measured_in_the_time_given(monkeypatch: pytest.MonkeyPatch) -
         )
         each = 100 + len("user")
         for looks, measured in ((0, 0), (1, 10), (3, 30), (5, 50), (6, 60), (7, 64), (99, 64)):
-            # The clock goes on by one with every look; texts may take half of the time.
+            # The clock advances by one with every call; texts may take half of the time.
             clock = count()
             found = db._sizes.space(2.0 * looks + 1, lambda clock=clock: float(next(clock)))  # type: ignore[misc]
             assert found["text_messages"] == measured

@@ -215,7 +215,7 @@ def test_the_backup_is_the_old_file(name: str, upgraded: Upgraded) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_whoever_opens_the_file_is_told(opening: Opening, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_upgrade_logs_a_warning(opening: Opening, caplog: pytest.LogCaptureFixture) -> None:
     opening("v11")
     assert [r.levelname for r in caplog.records if "version 11" in r.getMessage()] == ["WARNING"]
 
@@ -328,7 +328,7 @@ def test_the_binding_of_a_topic_goes_with_its_session(opening: Opening, path: Pa
     assert len(indexes) == 3
 
 
-def test_topics_go_on(opening: Opening, path: Path) -> None:
+def test_topics_are_kept(opening: Opening, path: Path) -> None:
     db, _before = opening("built-v11-telegram")
     assert db.list_telegram_topic_bindings_for_chat(chat_id="99") == list(TELEGRAM_BINDINGS)
     assert db.is_telegram_topic_mode_enabled(chat_id="99", user_id="99") is True

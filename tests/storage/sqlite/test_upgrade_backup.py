@@ -74,7 +74,7 @@ def test_another_state_gets_a_backup_of_its_own(path: Path, change: str) -> None
     assert backups(path) == ["state.db.v11.2.bak", "state.db.v11.bak"]
 
 
-def test_a_fourth_state_is_refused_until_one_is_moved_away(path: Path) -> None:
+def test_a_fourth_state_is_refused_until_one_is_moved(path: Path) -> None:
     make("v11", path)
     upgrade(path)
     for number in range(2):
@@ -113,7 +113,9 @@ def occupy_with_a_directory(target: Path) -> None:
     "occupy",
     [occupy_with_text, occupy_with_a_link, occupy_with_a_dead_link, occupy_with_a_directory],
 )
-def test_whatever_has_the_name_is_left_alone(path: Path, occupy: Callable[[Path], None]) -> None:
+def test_an_existing_file_of_that_name_is_left_alone(
+    path: Path, occupy: Callable[[Path], None]
+) -> None:
     before = make("v11", path)
     taken = path.with_name("state.db.v11.bak")
     occupy(taken)

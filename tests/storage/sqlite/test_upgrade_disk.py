@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_during_the_upgrade(
             assert "no space is left" in result["message"]
             assert not file.with_name("state.db-journal").exists()
             assert reader.read_everything(file) == before
-        # With room it goes on from there.
+        # With free space it continues from there.
         with SessionDB(file) as db:
             require_everything(db, before)
     assert outcomes == {"DiskFull", None}

@@ -122,7 +122,7 @@ def test_a_program_that_has_not_read_yet_is_seen(name: str, path: Path) -> None:
     SessionDB(path).close()
 
 
-def test_a_program_that_cannot_write_is_no_obstacle(path: Path) -> None:
+def test_a_program_that_cannot_write_is_not_an_obstacle(path: Path) -> None:
     before = make("built-v8-rollback-journal", path)
     code = "connection = sqlite3.connect(f'file:{path}?mode=ro', uri=True); connection.execute"
     code += "('SELECT count(*) FROM messages').fetchall()"

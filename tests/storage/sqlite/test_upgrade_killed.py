@@ -21,7 +21,7 @@ from tests.storage.sqlite.hermes_files import Everything, make, require_everythi
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak")
-#: Every so many calls of a kind; writes are many and alike, and syncs and removals stand together.
+#: Every n-th call of a kind: writes are many and alike, and syncs and removals are adjacent.
 STEP = {"pwrite64": 173, "fdatasync": 2, "unlink": 2}
 
 

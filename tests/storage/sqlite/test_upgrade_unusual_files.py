@@ -75,7 +75,7 @@ def as_bytes(text: str) -> bytes:
 # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_text_that_is_no_utf8_can_be_turned_back(old: sqlite3.Connection, open_store: Open) -> None:
+def test_invalid_utf8_can_be_decoded_back(old: sqlite3.Connection, open_store: Open) -> None:
     add_session(old, "s")
     for number in range(6):
         add_message(old, "s", content=f"message {number}")

@@ -182,7 +182,7 @@ def test_what_is_sound_is_copied_into_its_place(has_header: bool, tmp_path: Path
     log = bytearray(made_log("<", 512, [True] * 6, random.Random(1)))
     step = FRAME_HEADER + 512
     frames = [bytes(log[at : at + step]) for at in range(HEADER, len(log), step)]
-    # Zeros that go on from zeros have the right sum.
+    # The checksum of zeros after zeros is right.
     log[HEADER + 2 * step : HEADER + 4 * step] = bytes(2 * step)
     path, database = tmp_path / "left-wal", tmp_path / "left"
     path.write_bytes(log if has_header else bytes(HEADER) + log[HEADER:])
@@ -203,7 +203,7 @@ def test_a_log_without_its_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(10), bytes(5 * 1024 * 1024)], ids=len)
-def test_room_that_was_never_written_is_no_log(content: bytes, tmp_path: Path) -> None:
+def test_preallocated_space_is_not_a_log(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "left-wal"
     path.write_bytes(content)
     assert found_in(path) == (0, 0, False, False, False)
@@ -302,7 +302,7 @@ def test_what_sqlite_takes_is_not_summed_again(
 
 
 def test_it_ends_when_it_must(tmp_path: Path) -> None:
-    """Before any frame, whoever reads it, and with what was raised."""
+    """Before any frame, for each kind of reader, with the error that was raised."""
     log = left_behind(tmp_path / "files", 20)
     for most in (1, 7, 30):
         asked = count(1)
@@ -316,7 +316,7 @@ def test_it_ends_when_it_must(tmp_path: Path) -> None:
         assert next(asked) == most + 2
 
 
-def test_a_log_that_begins_anew_meanwhile_is_read_again(tmp_path: Path) -> None:
+def test_a_log_that_restarts_meanwhile_is_read_again(tmp_path: Path) -> None:
     """Half of one and half of another looks like damage."""
     one = left_behind(tmp_path / "one", 40)
     other = left_behind(tmp_path / "other", 30)

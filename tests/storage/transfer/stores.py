@@ -19,7 +19,7 @@ from hermes_sessions.storage.transfer.run import Transfer, TransferReport
 from tests.servers.server_processes import Server, mysql_connection, mysql_url
 from tests.servers.stores import postgresql_place
 
-#: Gives the URL of a store of this kind that nobody has opened yet.
+#: Gives the URL of a store of this kind that has not been opened yet.
 NewStore = Callable[[str], str]
 
 #: Names of providers.

@@ -24,7 +24,7 @@ class Life:
         self._made = 0
         self._clock = ticking()
 
-    def go_on(self, url: str, steps: int) -> None:
+    def advance(self, url: str, steps: int) -> None:
         verbs = [
             *[self._create] * 4,
             *[self._append] * 5,
@@ -90,7 +90,7 @@ class Life:
                 try:
                     db.restore_rewound(session_id)
                 except HermesSessionsError:
-                    return  # It went on since.
+                    return  # It has changed since.
 
     def _archive(self, db: SessionDB) -> None:
         if session_id := self._any(db):
@@ -121,7 +121,7 @@ RUNS += [(kind, 0) for kind in KINDS if kind != "sqlite"]
 def test_a_source_in_use(new_store: NewStore, kind: str, seed: int, long_run: bool) -> None:
     source, target, life = new_store("sqlite"), new_store(kind), Life(seed)
     for round_ in range(12 if long_run else 6):
-        life.go_on(source, 25)
+        life.advance(source, 25)
         # Sometimes only what was active a moment ago is taken along.
         since = 1_700_000_000.0 + round_ * 40 if round_ % 3 == 2 else None
         report = move(source, target, since=since)
@@ -144,12 +144,12 @@ def placement(db: SessionDB) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(("kind", "seed"), RUNS)
 def test_stores_that_come_together(new_store: NewStore, kind: str, seed: int, merge: str) -> None:
     source, target, here = new_store("sqlite"), new_store(kind), Life(seed)
-    here.go_on(source, 50)
+    here.advance(source, 50)
     if seed % 2:
         move(source, target)
-    here.go_on(source, 30)
+    here.advance(source, 30)
     # With the same seed, both have some ids in common.
-    Life(seed if seed < 2 else seed + 100).go_on(target, 50)
+    Life(seed if seed < 2 else seed + 100).advance(target, 50)
     assert move(source, target, merge=merge).differences == []
     with opened(target) as db:
         with db.provider.read() as tx:

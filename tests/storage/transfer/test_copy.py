@@ -182,7 +182,7 @@ def test_a_session_that_never_rests_is_reported(new_store: NewStore) -> None:
     written = open_url(source)
 
     class Restless:
-        """The source, with somebody who writes before every look at it."""
+        """The source, with another program that writes before every read."""
 
         def __getattr__(self, name: str) -> object:
             if name == "read":
@@ -227,7 +227,7 @@ def test_what_was_changed_in_the_target_is_not_overwritten(new_store: NewStore) 
         assert db.get_meta("theme") == "bunt"
 
 
-def test_a_title_that_was_given_away_in_the_target(new_store: NewStore) -> None:
+def test_a_title_that_another_session_has_in_the_target(new_store: NewStore) -> None:
     source, target = filled(new_store("sqlite")), new_store("sqlite")
     move(source, target)
     with opened(target) as db:
@@ -369,7 +369,7 @@ def test_a_writer_who_takes_the_same_ids(new_store: NewStore) -> None:
     crowded = opened(target)
 
     class Crowded:
-        """The target, with somebody who writes before the first copy does."""
+        """The target, with another program that writes before the first copy does."""
 
         def __getattr__(self, name: str) -> object:
             if name == "write" and crowded.get_session("quick") is None:

@@ -20,7 +20,7 @@ WAYS = [("sqlite", kind) for kind in KINDS] + [("postgresql", "mysql"), ("mysql"
 
 
 def make_lane(db: SessionDB, chat: str, *texts: str) -> None:
-    """A lane with two turns, one of which was never finished, and a mailbox."""
+    """A lane with two turns, one never finished, and a mailbox."""
     session_id = f"session of {chat}"
     db.create_session(session_id, "telegram")
     lanes = Lanes(db.store)
@@ -114,7 +114,7 @@ def test_everything_of_a_lane(new_store: NewStore, first: str, second: str) -> N
     for table in ("leases", "processes"):
         assert rows(target, f"SELECT * FROM {table}") == []
     with opened(target) as db:
-        # Nobody holds anything here.
+        # No lease is held here.
         db.append_message("session of 7", "user", "goes on here")
         make_lane(db, "9", "three")
     assert len(seen(target)["waiting"]) == 3

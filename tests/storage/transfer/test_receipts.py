@@ -21,7 +21,7 @@ SECRET = "xylographer"
 
 def make_store(url: str) -> ErasureReceipt:
     """A store from which Ann was erased, in which a session is on hold, and from which another one
-    is still to be erased: whoever began that was killed. Return Ann's receipt.
+    is still to be erased: the process that began it was killed. Return Ann's receipt.
     """
     with opened(url) as db:
         db.create_session("hers", "telegram", user_id=ANN.id)
@@ -41,7 +41,7 @@ def receipts(db: SessionDB) -> list[ErasureReceipt]:
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(KINDS, KINDS)))
-def test_whoever_moves_keeps_the_proof(new_store: NewStore, first: str, second: str) -> None:
+def test_receipts_survive_a_migration(new_store: NewStore, first: str, second: str) -> None:
     source, target = new_store(first), new_store(second)
     done = make_store(source)
     assert move(source, target).differences == []
@@ -63,7 +63,7 @@ def test_whoever_moves_keeps_the_proof(new_store: NewStore, first: str, second: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_that_was_done_since_is_copied(new_store: NewStore, kind: str) -> None:
-    """What a receipt needed to go on leaves the copy, too."""
+    """The data that a receipt needed to resume leaves the copy, too."""
     source, target = new_store("sqlite"), new_store(kind)
     make_store(source)
     move(source, target)

@@ -70,7 +70,7 @@ def fill_long(url: str) -> None:
 def test_killed_at_every_turn(new_store: NewStore, kind: str) -> None:
     source, target = long_store(new_store("sqlite")), new_store(kind)
     copied = [0]
-    # Each run goes on where the one before it was killed.
+    # Each run continues where the one before it was killed.
     while run_and_die(source, target, "Copying", len(copied)) == -signal.SIGKILL:
         [[sessions]] = rows(target, "SELECT COUNT(*) FROM sessions")
         copied.append(sessions)
