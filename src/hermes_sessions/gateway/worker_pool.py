@@ -389,7 +389,7 @@ class WorkerPool:
             return LOOK_AGAIN
         except StoreError as error:
             pause = self._pause_after_failure(work.lane_id)
-            logger.warning("lane %s failed, next try in %g s: %s", work.lane_id, pause, error)
+            logger.warning("lane %s failed, retrying in %g s: %s", work.lane_id, pause, error)
             return pause
         logger.info(
             "lane %s is not done after %s rounds, next look in %g s",

@@ -413,7 +413,7 @@ def test_what_nobody_foresaw_is_logged_without_words(caplog: pytest.LogCaptureFi
     request = Request({"type": "http"})
     answer = asyncio.run(_tell_error(request, ZeroDivisionError("what somebody wrote")))
     assert answer.status_code == 500
-    assert "a call failed unexpectedly: ZeroDivisionError" in caplog.text
+    assert "a request failed unexpectedly: ZeroDivisionError" in caplog.text
     assert "what somebody wrote" not in caplog.text + str(answer.body)
 
 

@@ -76,7 +76,7 @@ def test_tools_and_losses_have_a_line_of_their_own() -> None:
             Event("lost"),
             Event("message", "Nothing.", "m1"),
         )
-        == "Let me look.\n[session_search]\nNothing.\n[The gateway has gone; trying again.]\n"
+        == "Let me look.\n[session_search]\nNothing.\n[Connection lost; reconnecting.]\n"
     )
 
 
@@ -129,7 +129,7 @@ def test_the_command_with_a_pipe(home: LocalHarness) -> None:
     home.start()
     result = Hermes(home.home).run("gateway", "chat", stdin="Hi\n/search zebra\n/queue There?\n")
     assert (result.code, result.err) == (0, "")
-    assert "[The gateway has gone" not in result.out
+    assert "[Connection lost" not in result.out
     assert {"You said: Hi", "No results.", "You said: There?"} <= set(result.out.splitlines())
     assert outbox_of(home) == {"sent": 3}
 
@@ -161,7 +161,7 @@ def test_a_gateway_that_goes_before_it_has_answered(home: LocalHarness) -> None:
         if not stopping:
             stopping.append(asyncio.get_running_loop().run_in_executor(None, home.stop))
 
-    with pytest.raises(ConnectionResetError, match="before everything was answered"):
+    with pytest.raises(ConnectionResetError, match="before every message was answered"):
         asyncio.run(converse(home.socket, lines_of("Hi"), write, keep_trying=False))
 
 

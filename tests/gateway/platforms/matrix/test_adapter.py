@@ -128,7 +128,7 @@ def test_a_position_that_cannot_be_written(
         blocked.mkdir()  # in the way of the file
         second = messenger.write("two")
         # Either it is heard and cannot be confirmed, or an answer before it cannot.
-        await asyncio.to_thread(messenger.wait_until, lambda: "cannot be kept" in caplog.text)
+        await asyncio.to_thread(messenger.wait_until, lambda: "cannot be saved" in caplog.text)
         assert not messenger.is_confirmed(second)
         blocked.rmdir()
         assert await services.texts(2) == ["one", "two"]
@@ -266,7 +266,7 @@ def test_events_that_are_none_keep_nobody_waiting(
         assert await services.texts(2) == ["One", "Two"]
 
     run_adapter(messenger, act)
-    assert "events are skipped: they cannot be read" in caplog.text
+    assert "events are skipped: they are not readable" in caplog.text
     assert "secret words" not in caplog.text
 
 
@@ -407,7 +407,7 @@ def test_a_login_that_was_ended_is_made_again_for_the_same_device(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"token": None, "password": "wrong"}, "password right"),
+        ({"token": None, "password": "wrong"}, "Check platforms.matrix.password"),
         ({"token": "wrong"}, "does not accept the account's token"),
         ({"user": "@somebody:else.org"}, "belongs to"),
     ],
@@ -421,7 +421,7 @@ def test_a_wrong_login_is_said(
 
 def test_a_folder_that_cannot_be_used(messenger: SynapsePlatform) -> None:
     messenger.folder.write_text("not a folder")
-    with pytest.raises(LoginRefused, match="cannot be used"):
+    with pytest.raises(LoginRefused, match="is not usable"):
         run_adapter(messenger)
 
 

@@ -108,7 +108,7 @@ def test_a_refused_reply_is_kept_with_the_reason(harness: SignalHarness) -> None
     running.stop()
     with harness.open_db() as db:
         (dead,) = Outbox(db.store, NAMESPACE).list(["dead"])
-        assert "not on Signal" in (dead.error or "")
+        assert "no longer on Signal" in (dead.error or "")
 
 
 def test_what_comes_between_two_gateways_is_answered(harness: SignalHarness) -> None:

@@ -116,7 +116,7 @@ def test_what_the_account_wrote_itself() -> None:
 
 def test_another_account_of_the_daemon() -> None:
     params = {"envelope": envelope(ANNA, NOW, dataMessage={}), "account": "+15550199"}
-    with pytest.raises(UnreadablePayload, match="another account"):
+    with pytest.raises(UnreadablePayload, match="not for the account"):
         InboundReader(ACCOUNT).read(params)
 
 

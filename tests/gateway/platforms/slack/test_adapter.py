@@ -55,7 +55,7 @@ def test_a_reply_has_slacks_markup_and_no_previews(messenger: FakeSlack) -> None
         (Refusal("message_limit_exceeded"), RateLimited, "message_limit_exceeded"),
         (Refusal("invalid_auth"), LoginRefused, "platforms.slack.token"),
         (Refusal("account_inactive"), LoginRefused, "install it again"),
-        (Refusal("token_revoked"), LoginRefused, "install the app again"),
+        (Refusal("token_revoked"), LoginRefused, "reinstall the app"),
         (Refusal("token_expired"), LoginRefused, "token rotation"),
         (Refusal("not_allowed_token_type"), LoginRefused, "xoxb-"),
         (missing_scope("chat:write"), LoginRefused, "scope chat:write: add it under OAuth"),
@@ -64,7 +64,7 @@ def test_a_reply_has_slacks_markup_and_no_previews(messenger: FakeSlack) -> None
         (Refusal("channel_not_found"), Undeliverable, "/invite"),
         (Refusal("is_archived"), Undeliverable, "archived"),
         (Refusal("messages_tab_disabled"), Undeliverable, "Messages Tab"),
-        (Refusal("restricted_action"), Undeliverable, "forbids"),
+        (Refusal("restricted_action"), Undeliverable, "does not let"),
         (Refusal("msg_too_long"), Undeliverable, "too long"),
         (Refusal("something_new"), Undeliverable, "something_new"),
         (Refusal("internal_error"), Unreachable, "internal_error"),
@@ -181,7 +181,7 @@ def test_a_wrong_app_token(messenger: FakeSlack) -> None:
 
 def test_socket_mode_is_turned_off(messenger: FakeSlack) -> None:
     messenger.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
-    refused(messenger, LoginRefused, "Is it turned on")
+    refused(messenger, LoginRefused, "Turn it on")
 
 
 def test_an_app_that_may_not_write(messenger: FakeSlack) -> None:
@@ -205,7 +205,7 @@ def test_scopes_that_are_missing_are_named_once(
 
 def test_the_token_of_a_person(messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messenger.server.api, "_identity", lambda _params: {"user_id": "U1"})
-    refused(messenger, LoginRefused, "The token is a person's")
+    refused(messenger, LoginRefused, "The token is a user token")
 
 
 def test_no_secret_and_no_message_is_logged(

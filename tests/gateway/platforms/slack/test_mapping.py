@@ -243,7 +243,7 @@ def test_files_that_cannot_be_had_are_told_of() -> None:
     assert inbound.attachments == ()
     assert inbound.text == (
         "Hello\n\n[A video 'big.mp4' of 101 bytes was skipped: the limit is 100 bytes.]\n\n"
-        "[A file no longer exists.]\n\n[A file 'plan' is kept elsewhere: https://docs.org/1]"
+        "[A file no longer exists.]\n\n[A file 'plan' is stored elsewhere: https://docs.org/1]"
     )
 
 

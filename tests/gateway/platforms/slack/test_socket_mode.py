@@ -130,8 +130,7 @@ def test_socket_mode_is_turned_off_meanwhile(
     run_adapter(messenger, act)
     assert "Socket Mode was turned off" in caplog.text
     assert any(
-        each.levelno == logging.ERROR and "Is it turned on" in each.message
-        for each in caplog.records
+        each.levelno == logging.ERROR and "Turn it on" in each.message for each in caplog.records
     )
 
 

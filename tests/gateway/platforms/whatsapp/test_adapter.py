@@ -74,7 +74,7 @@ def test_after_a_day_the_window_is_closed_and_that_is_said(messenger: FakeWhatsA
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
         messenger.now += 86401
-        with pytest.raises(Undeliverable, match=r"24 hours .* once they have written .*131047"):
+        with pytest.raises(Undeliverable, match=r"24 hours .* after they have written .*131047"):
             await harness.adapter.send(to(), "Late", key="k")
         harness.server.message("Are you there?")
         await harness.adapter.send(to(), "Yes", key="k")
@@ -96,7 +96,7 @@ def test_after_a_day_the_window_is_closed_and_that_is_said(messenger: FakeWhatsA
         (Refusal(403, 10, "No permission"), LoginRefused, "whatsapp_business_messaging"),
         (Refusal(403, 299, "No permission"), LoginRefused, "No permission"),
         (Refusal(400, 133010, "Not registered"), LoginRefused, "not registered"),
-        (Refusal(400, 131042, "Payment"), LoginRefused, "way of payment"),
+        (Refusal(400, 131042, "Payment"), LoginRefused, "payment method"),
         (Refusal(400, 131030, "Not in allowed list"), Undeliverable, "API Setup"),
         (Refusal(400, 131026, "Undeliverable"), Undeliverable, "blocked this number"),
         (Refusal(400, 131009, "Bad", "Parameter value"), Undeliverable, "Parameter value"),

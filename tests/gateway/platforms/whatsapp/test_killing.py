@@ -17,7 +17,7 @@ from tests.gateway.platforms.whatsapp.harness import WhatsAppHarness
 def reached(harness: WhatsAppHarness) -> Iterator[None]:
     """A gateway to which messages are brought, until it is killed."""
     with gateway(harness, "whatsapp") as command:
-        port = re.search(r"expected at port (\d+)", "".join(command.lines))
+        port = re.search(r"on port (\d+)", "".join(command.lines))
         assert port, command.lines
         harness.whatsapp.callback = lambda: f"http://127.0.0.1:{port[1]}/whatsapp"
         try:

@@ -1,4 +1,4 @@
-"""HTTP as a platform: whoever calls is answered in the same call."""
+"""The HTTP API as a platform: a caller gets the reply in the response."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 
-#: What clients call the agent.
+#: The agent's name for clients.
 MODEL: Final = "hermes-agent"
 
 
 @runtime_checkable
 class HasMetrics(Protocol):
-    """Services of a gateway that counts: then there is something in ``/metrics``."""
+    """Services of a gateway with metrics, which ``/metrics`` serves."""
 
     @property
     def gateway_metrics(self) -> GatewayMetrics:
-        """What is counted."""
+        """The metrics."""
 
 
 class ApiAdapter(Adapter):
-    """A server for HTTP."""
+    """An HTTP server."""
 
     name: ClassVar[str] = PLATFORM.value
-    #: Where it is configured: ``platforms.api``.
+    #: The configuration section: ``platforms.api``.
     section: ClassVar[str] = "api"
     has_probes: ClassVar[bool] = True
     limits: ClassVar[Limits] = Limits(text=2**31, idempotent=True)
@@ -78,13 +78,13 @@ class ApiAdapter(Adapter):
             await listener.start()
         except ConfigError as error:
             if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
-                # Another gateway may be about to end.
+                # Another gateway may be about to stop.
                 raise Unreachable(str(error)) from error
             raise LoginRefused(str(error)) from error
         self._listener = listener
 
     async def disconnect(self) -> None:
-        """See `Adapter.disconnect`. Whoever waits for a reply is told that it comes later."""
+        """See `Adapter.disconnect`. Waiting callers are told that the reply comes later."""
         self._ending.set()
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -97,13 +97,13 @@ class ApiAdapter(Adapter):
 
     @property
     def port(self) -> int | None:
-        """Where it listens, which matters when the configured port is 0."""
+        """The port, for when the configured port is 0."""
         return self._listener.port if self._listener else None
 
     async def send(self, target: Target, text: str, *, key: str) -> str:  # noqa: ARG002
-        """See `Adapter.send`. Whoever waited has it by following the message, and everybody else
-        finds it in the conversation.
+        """See `Adapter.send`. Waiting callers follow the message, and all others find the reply in
+        the conversation.
         """
         if not self.is_connected:
-            raise Unreachable("The API does not listen.")
+            raise Unreachable("The API is not listening.")
         return key

@@ -1,6 +1,6 @@
-"""Conversations of the API in the store: read within a caller's scope, and begun as a client wants.
+"""Conversations of the API in the store: read within a caller's scope, and created for clients.
 
-Everything blocks; the routes call it in threads.
+Every method blocks; the routes call them in threads.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 
 class Conversations:
-    """What the API may do with the store. Thread-safe as far as the store is."""
+    """The API's access to the store. As thread-safe as the store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._db = store.db
 
     def list_sessions(self, user: str | None, *, limit: int, offset: int) -> list[SessionListing]:
-        """Return sessions that a caller may see, newest activity first.
+        """Return the sessions that a caller may see, newest activity first.
 
         Raises:
-            StoreError: the store cannot be read.
+            StoreError: the store is unavailable.
         """
         return self._db.list_sessions_rich(
             limit=limit, offset=offset, compact_rows=True, scope=scope_of(user)
         )
 
     def find_session(self, session_id: str, user: str | None) -> SessionRecord | None:
-        """Return a session; None when there is none, or when it is somebody else's."""
+        """Return a session; None if it does not exist or belongs to another user."""
         return self._db.get_session(session_id, scope=scope_of(user))
 
     def list_messages(
         self, session_id: str, user: str | None, *, limit: int, offset: int
     ) -> list[MessageRecord]:
-        """Return messages of a session in order; none of a session that is somebody else's."""
+        """Return messages of a session in order; empty if it belongs to another user."""
         return self._db.get_messages(session_id, limit=limit, offset=offset, scope=scope_of(user))
 
     def current_session_id(self, conversation: str, user: str | None) -> str | None:
-        """Return the session that a conversation is in now; None before its first message."""
+        """Return the current session of a conversation; None before its first message."""
         entry = self._store.peek(source_of(conversation, user))
         return None if entry is None else entry.session_id
 
     def require_size(self, text: str) -> None:
-        """Return when the store takes a message of this size.
+        """Check that the store accepts a message of this size.
 
         Raises:
             MessageTooLarge: it does not.
@@ -66,11 +66,11 @@ class Conversations:
         system: str | None,
         earlier: Sequence[dict[str, Any]] = (),
     ) -> None:
-        """Have a conversation's session know what the client tells the model to be, and what it
-        says was said *earlier*, if that is a conversation of its own.
+        """Store the client's system prompt in a conversation's session, and, for a conversation
+        without an id, its *earlier* messages.
 
         Raises:
-            StoreError, MessageTooLarge: it cannot be stored.
+            StoreError, MessageTooLarge: they cannot be stored.
         """
         if system is None and not earlier:
             return

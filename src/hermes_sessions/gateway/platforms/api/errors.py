@@ -1,10 +1,10 @@
-"""What is wrong with a request, told as OpenAI's API tells it, so that its clients understand."""
+"""Errors of requests in the format of OpenAI's API, which its clients understand."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-#: ``type`` of an error by its status, as clients know it.
+#: ``type`` of an error by its status, as in OpenAI's API.
 _TYPES: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -14,7 +14,7 @@ _TYPES: Final = {
 
 
 class ApiError(Exception):
-    """A request that is not answered as asked; the words are for whoever wrote the client."""
+    """A request that fails; the message is for the developer of the client."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class ApiError(Exception):
         param: str | None = None,
         is_stored: bool = False,
     ) -> None:
-        """With *is_stored*, the message was taken all the same: sending it again would be wrong."""
+        """With *is_stored*, the message was accepted: the client must not send it again."""
         self.status = status
         self.message = message
         self.code = code
@@ -34,7 +34,7 @@ class ApiError(Exception):
         super().__init__(message)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the body of the answer."""
+        """Return the body of the response."""
         kind = _TYPES.get(self.status)
         if kind is None:
             kind = "invalid_request_error" if self.status < 500 else "server_error"
@@ -48,14 +48,14 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of the answer."""
+        """Headers of the response."""
         headers: dict[str, str] = {}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         if self.status in {408, 413}:
-            # What is still being sent is not read.
+            # The rest of the request is not read.
             headers["Connection"] = "close"
         if self.is_stored:
-            # OpenAI's clients ask again after most errors, unless they are told not to.
+            # OpenAI's clients retry after most errors unless this header forbids it.
             headers["X-Should-Retry"] = "false"
         return headers

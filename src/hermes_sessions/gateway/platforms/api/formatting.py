@@ -1,4 +1,4 @@
-"""What the API answers: objects in OpenAI's form and our own, and events of a stream; pure."""
+"""Format responses: objects in OpenAI's format and our own, and stream events. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.gateway.events import Receipt
 from hermes_sessions.gateway.platforms.port import Progress
 
-#: Ends a stream in OpenAI's form.
+#: Ends a stream in OpenAI's format.
 DONE: Final = b"data: [DONE]\n\n"
-#: Says nothing; keeps proxies from closing a connection on which nothing is said for long.
+#: A comment that keeps proxies from closing an idle connection.
 STILL_HERE: Final = b": still here\n\n"
 
 _SESSION: Final = (
@@ -32,7 +32,7 @@ _MESSAGE: Final = ("id", "role", "content", "timestamp", "tool_name", "tool_call
 
 
 class ReplyDeltas:
-    """What a turn says, piece by piece; at its end, what of the reply has not been said."""
+    """The text of a turn in pieces; at its end, the rest of the reply."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -40,15 +40,15 @@ class ReplyDeltas:
         self._is_new_text = False
 
     def piece(self, progress: Progress) -> str:
-        """Return what is to be shown now; often nothing."""
+        """Return the text to send now; often empty."""
         if progress.kind == "tool_started":
-            # What comes after a tool is another text.
+            # The text after a tool call is a new paragraph.
             self._is_new_text, self._since_tool = bool(self._said), ""
             return ""
         if progress.kind == "text":
             return self._say(progress.text)
         if progress.kind == "ended" and progress.text.startswith(self._since_tool):
-            # A watcher who came late has not seen all, or nothing.
+            # A late subscriber has missed some of it, or all.
             return self._say(progress.text[len(self._since_tool) :])
         return ""
 
@@ -63,7 +63,7 @@ class ReplyDeltas:
 
 
 class Answer(NamedTuple):
-    """One answer in OpenAI's form."""
+    """One response in OpenAI's format."""
 
     id: str
     created: int
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
     def whole(self, text: str) -> dict[str, Any]:
-        """Return the answer in one piece."""
+        """Return the whole response."""
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": text, "refusal": None},
@@ -83,20 +83,20 @@ class Answer(NamedTuple):
         return self._frame("chat.completion") | {"choices": [choice]}
 
     def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
-        """Return a piece of it, as it is sent."""
+        """Return a chunk of it, as sent."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return event(self._frame("chat.completion.chunk") | {"choices": [choice]})
 
 
 def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
-    """Return an event of a stream. JSON has no line ends inside, so no text can end it."""
+    """Return an event of a stream. JSON has no raw line ends, so that no text can end the event."""
     text = json.dumps(data, ensure_ascii=True)
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {text}\n\n".encode()
 
 
 def progress_event(progress: Progress) -> bytes:
-    """Return what happened as an event of our own stream."""
+    """Return an event of our own stream."""
     data: dict[str, Any] = {"text": progress.text}
     if progress.kind in {"tool_started", "tool_finished"}:
         data = {"tool": progress.text}
@@ -106,7 +106,7 @@ def progress_event(progress: Progress) -> bytes:
 
 
 def receipt_json(receipt: Receipt, conversation: str, message_id: str) -> dict[str, Any]:
-    """Return what became of a message."""
+    """Return the receipt of a message."""
     return {
         "object": "receipt",
         "status": receipt.status,
@@ -119,12 +119,12 @@ def receipt_json(receipt: Receipt, conversation: str, message_id: str) -> dict[s
 
 
 def session_json(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a session as lists show it."""
+    """Return a session for lists."""
     return {"object": "session"} | {name: session.get(name) for name in _SESSION}
 
 
 def message_json(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored message. Bytes are not text, and are only named."""
+    """Return a stored message. Bytes are not text, so only their number is shown."""
     shown = {name: message.get(name) for name in _MESSAGE}
     if isinstance(shown["content"], bytes):
         shown["content"] = f"[{len(shown['content'])} bytes]"
@@ -132,7 +132,7 @@ def message_json(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page_json(rows: Sequence[Mapping[str, Any]], limit: int, offset: int) -> dict[str, Any]:
-    """Return a page of a list; *rows* has one more than *limit* where there are more."""
+    """Return a page of a list; *rows* has one more than *limit* if there are more."""
     has_more = len(rows) > limit
     return {
         "object": "list",

@@ -1,10 +1,10 @@
-"""What a request says, as the gateway takes it: pure.
+"""Map requests to messages of the gateway. Pure.
 
-Ids come from outside and go into keys, scopes and prompts, so they are short and made of signs that
-mean nothing anywhere: no slash, no space, no line end.
+Ids come from clients and go into keys, scopes and prompts, so they are short and have only harmless
+characters: no slash, no space, no line end.
 
-A person's conversations are their own: the same id under two people is two conversations, because
-the chat's id has both. Nobody can name a conversation that is somebody else's.
+Conversations are separate per user: the same id for two users is two conversations, because the
+chat's id contains both. A user cannot name a conversation of another user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SESSION_HEADER: Final = "X-Hermes-Session-Id"
 USER_HEADER: Final = "X-Hermes-User-Id"
 KEY_HEADER: Final = "Idempotency-Key"
 
-#: What an id looks like; also in the description of the API.
+#: The pattern of ids; also in the OpenAPI description.
 ID_FORM: Final = r"[A-Za-z0-9._@+=:-]{1,128}"
 _ID: Final = re.compile(ID_FORM)
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -32,21 +32,21 @@ _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "
 class ChatRequest(NamedTuple):
     """A request for a chat completion."""
 
-    #: What the client tells the model to be.
+    #: The client's system prompt.
     system: str | None
-    #: What the client says was said before, in the store's form.
+    #: Earlier messages in the request, in the store's format.
     earlier: list[dict[str, Any]]
-    #: What is new: the user's messages after the last answer.
+    #: New messages: the user's after the last reply.
     text: str
     is_streamed: bool
     user: str | None
 
 
 def checked_id(value: object, what: str) -> str:
-    """Return an id that came from outside.
+    """Return a validated id.
 
     Raises:
-        ApiError: it is none.
+        ApiError: it is not valid.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise ApiError(
@@ -59,17 +59,18 @@ def checked_id(value: object, what: str) -> str:
 
 
 def one_of(header: str | None, field: object, what: str) -> str | None:
-    """Return an id that may be in a header or in the body; None when it is in neither.
+    """Return an id from a header or the body; None if it is in neither.
 
     Raises:
-        ApiError: it is no id, or the two differ.
+        ApiError: it is not valid, or the two differ.
     """
     by_header = None if header is None else checked_id(header, what)
     by_field = None if field is None else checked_id(field, what)
     if by_header and by_field and by_header != by_field:
         raise ApiError(
             400,
-            f"{what} is {by_header} in the header and {by_field} in the body; send one of them.",
+            f"{what} is {by_header} in the header and {by_field} in the body; send only one of "
+            "them.",
             code="contradiction",
             param=what,
         )
@@ -77,16 +78,16 @@ def one_of(header: str | None, field: object, what: str) -> str | None:
 
 
 def source_of(conversation: str, user: str | None, message_id: str | None = None) -> SessionSource:
-    """Return where a message comes from: a private chat, of a person if one is named.
+    """Return the source of a message: a private chat, of a user if one is named.
 
-    Without one, the conversation is nobody else's: it does not see other conversations.
+    Without a user, the conversation is isolated: it does not see other conversations.
     """
     return SessionSource(
         PLATFORM,
         f"{user}/{conversation}" if user else conversation,
         user_id=user or f"/{conversation}",
         message_id=message_id,
-        # Whoever has the token was let in by it.
+        # The token authorises the caller.
         role_authorized=True,
     )
 
@@ -97,7 +98,7 @@ def inbound_of(conversation: str, user: str | None, text: str, message_id: str) 
 
 
 def scope_of(user: str | None) -> Scope:
-    """Return what a caller may read: what came by this API, and of that a person's own."""
+    """Return the scope of a caller: conversations of this API, and of those only the user's."""
     return Scope(user_id=user, source=PLATFORM.value)
 
 
@@ -105,10 +106,10 @@ def scope_of(user: str | None) -> Scope:
 
 
 def read_chat(body: object) -> ChatRequest:
-    """Return what a request for a chat completion says.
+    """Return the parsed request for a chat completion.
 
     Raises:
-        ApiError: it cannot be done, and why.
+        ApiError: it is not valid or not supported.
     """
     request = as_object(body)
     messages = request.get("messages")
@@ -124,7 +125,7 @@ def read_chat(body: object) -> ChatRequest:
     new = spoken[last_answer + 1 :]
     text = "\n\n".join(message["content"] for message in new).strip()
     if not text:
-        raise _wrong("The last message must be the user's, and must not be empty.", "messages")
+        raise _wrong("The last message must be from the user, and must not be empty.", "messages")
     return ChatRequest(
         system=system or None,
         earlier=spoken[: last_answer + 1],
@@ -138,7 +139,7 @@ def as_object(body: object) -> Mapping[str, Any]:
     """Return a body that is an object.
 
     Raises:
-        ApiError: it is something else.
+        ApiError: it is not one.
     """
     if not isinstance(body, Mapping):
         raise _wrong("The body must be a JSON object.", None)
@@ -146,10 +147,10 @@ def as_object(body: object) -> Mapping[str, Any]:
 
 
 def as_flag(value: object, what: str) -> bool:
-    """Return whether something is wanted; from JSON, or as text from a query.
+    """Return a boolean from JSON, or from the text of a query.
 
     Raises:
-        ApiError: it says neither yes nor no.
+        ApiError: it is neither true nor false.
     """
     if isinstance(value, str) and value.lower() in {"", "1", "true", "yes"}:
         return True
@@ -165,10 +166,10 @@ def as_flag(value: object, what: str) -> bool:
 
 
 def as_number(value: str | None, what: str, *, default: int, at_most: int) -> int:
-    """Return a number from a query.
+    """Return an integer from a query.
 
     Raises:
-        ApiError: it is none, or out of bounds.
+        ApiError: it is not valid, or out of bounds.
     """
     if value is None:
         return default
@@ -183,21 +184,23 @@ def _wrong(message: str, param: str | None, code: str = "invalid_value") -> ApiE
 
 
 def _refuse_unsupported_options(request: Mapping[str, Any]) -> None:
-    """Refuse what would change the answer's form; how the model samples is the gateway's matter."""
+    """Refuse options that would change the format of the response; sampling is configured in the
+    gateway.
+    """
     if request.get("tools") or request.get("functions"):
         name = "tools" if request.get("tools") else "functions"
         raise _wrong(
-            f"{name} cannot be sent: the agent has tools of its own, which the gateway runs.",
+            f"{name} is not supported: the agent has its own tools, which the gateway runs.",
             name,
             "unsupported_parameter",
         )
-    # Not a set: what somebody sends may be a list, which cannot be looked up in one.
+    # Not a set: the value may be a list, which is not hashable.
     if request.get("n") not in (None, 1):
-        raise _wrong("n must be 1: a conversation has one answer.", "n", "unsupported_parameter")
+        raise _wrong("n must be 1: a conversation has one reply.", "n", "unsupported_parameter")
     form = request.get("response_format")
     if form is not None and as_object(form).get("type") != "text":
         raise _wrong(
-            "response_format must be text: the agent answers in words.",
+            "response_format must be text: the agent replies in text.",
             "response_format",
             "unsupported_parameter",
         )
@@ -237,7 +240,7 @@ def _text_of(content: object, where: str) -> str:
         text = part.get("text") if isinstance(part, Mapping) else None
         if not isinstance(text, str):
             raise _wrong(
-                f"{where} has a part that is not text; only text can be sent here.",
+                f"{where} has a part that is not text; only text is supported.",
                 where,
                 "unsupported_content",
             )

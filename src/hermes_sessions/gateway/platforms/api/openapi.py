@@ -1,4 +1,4 @@
-"""The description of the API, in the form of OpenAPI 3.1."""
+"""The OpenAPI 3.1 description of the API."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FLAG: Final[Json] = {"type": "boolean"}
 
 
 def description() -> Json:
-    """Return it; JSON can hold it."""
+    """Return the description, ready for JSON."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Hermes Sessions gateway",
             "version": "1",
             "description": (
-                "Talk to the agent, and read what was said. Every message is stored before it is "
+                "Talk to the agent and read conversations. Every message is stored before it is "
                 "answered."
             ),
         },
@@ -114,21 +114,24 @@ def _operation(
     if is_open:
         operation["security"] = []
     else:
-        operation["responses"] |= {"default": _json("What is wrong.", _ref("Error"))}
+        operation["responses"] |= {"default": _json("The error.", _ref("Error"))}
     return operation
 
 
 _USER: Final = _parameter(
-    USER_HEADER, "header", _ID, "The person on whose behalf; their conversations are their own."
+    USER_HEADER, "header", _ID, "The user of the request; users have separate conversations."
 )
 _KEY: Final = _parameter(
-    KEY_HEADER, "header", _ID, "The same for a message that is sent again: it is taken once."
+    KEY_HEADER, "header", _ID, "Send the same key with a retry: the message is accepted once."
 )
 _LIMIT: Final = _parameter(
-    "limit", "query", {"type": "integer", "minimum": 1, "maximum": 200}, "How many; 50 if not said."
+    "limit",
+    "query",
+    {"type": "integer", "minimum": 1, "maximum": 200},
+    "How many to return; 50 by default.",
 )
-_OFFSET: Final = _parameter("offset", "query", _NUMBER, "How many to leave out, the first ones.")
-_CONVERSATION: Final = _parameter("conversation", "path", _ID, "Any name of the client's choice.")
+_OFFSET: Final = _parameter("offset", "query", _NUMBER, "How many to skip from the start.")
+_CONVERSATION: Final = _parameter("conversation", "path", _ID, "Any name that the client chooses.")
 
 _SCHEMAS: Final[Json] = {
     "Error": _object(
@@ -144,8 +147,8 @@ _SCHEMAS: Final[Json] = {
     "NewMessage": _object(
         "text",
         text={"type": "string", "minLength": 1},
-        id=_ID | {"description": f"The same as {KEY_HEADER}."},
-        user=_ID | {"description": f"The same as {USER_HEADER}."},
+        id=_ID | {"description": f"Same as {KEY_HEADER}."},
+        user=_ID | {"description": f"Same as {USER_HEADER}."},
     ),
     "Receipt": _object(
         "object status conversation message_id item_id waiting note",
@@ -154,10 +157,10 @@ _SCHEMAS: Final[Json] = {
         conversation=_ID,
         message_id=_ID,
         item_id=_NUMBER_OR_NULL,
-        waiting=_NUMBER | {"description": "How many messages wait, this one included."},
-        note=_TEXT_OR_NULL | {"description": "What the sender is told about it."},
+        waiting=_NUMBER | {"description": "How many messages are waiting, including this one."},
+        note=_TEXT_OR_NULL | {"description": "A note for the sender."},
         outcome=_TEXT_OR_NULL | {"description": "With wait: how the turn ended."},
-        reply=_TEXT | {"description": "With wait: what the agent said."},
+        reply=_TEXT | {"description": "With wait: the reply."},
     ),
     "Session": _object(
         "object id message_count started_at last_active",
@@ -183,7 +186,7 @@ _SCHEMAS: Final[Json] = {
         content={"description": "Text, parts of a message, or null."},
         timestamp={"type": "number"},
         tool_name=_TEXT_OR_NULL,
-        tool_calls={"description": "In OpenAI's form, or null."},
+        tool_calls={"description": "In OpenAI's format, or null."},
         tool_call_id=_TEXT_OR_NULL,
     ),
     "SessionList": _list_of("Session"),
@@ -259,18 +262,18 @@ _PATHS: Final[Json] = {
     "/healthz": {
         "get": _operation(
             "health",
-            "Whether the gateway runs.",
-            {"200": _json("It does.", _ref("Health"))},
+            "Liveness: the gateway is running.",
+            {"200": _json("It is running.", _ref("Health"))},
             is_open=True,
         )
     },
     "/readyz": {
         "get": _operation(
             "readiness",
-            "Whether messages can be answered.",
+            "Readiness: messages can be answered.",
             {
-                "200": _json("They can.", _ref("Readiness")),
-                "503": _json("They cannot, and why.", _ref("Readiness")),
+                "200": _json("Ready.", _ref("Readiness")),
+                "503": _json("Not ready, with the reasons.", _ref("Readiness")),
             },
             is_open=True,
         )
@@ -278,10 +281,10 @@ _PATHS: Final[Json] = {
     "/metrics": {
         "get": _operation(
             "metrics",
-            "What Prometheus collects.",
+            "Metrics for Prometheus.",
             {
                 "200": {
-                    "description": "Prometheus' text form.",
+                    "description": "Prometheus' text format.",
                     "content": {"text/plain": {"schema": _TEXT}},
                 }
             },
@@ -298,20 +301,20 @@ _PATHS: Final[Json] = {
     "/v1/models": {
         "get": _operation(
             "listModels",
-            "The one model there is: the agent.",
-            {"200": _json("In OpenAI's form.", _ref("ModelList"))},
+            "The only model: the agent.",
+            {"200": _json("In OpenAI's format.", _ref("ModelList"))},
         )
     },
     "/v1/chat/completions": {
         "post": _operation(
             "createChatCompletion",
-            "Ask as OpenAI's clients do; with a session's id, the agent remembers.",
+            "Chat completions as in OpenAI's API; with a session id, the agent remembers.",
             {
                 "200": {
-                    "description": "The answer.",
+                    "description": "The reply.",
                     "headers": {SESSION_HEADER: {"schema": _ID}},
                     "content": {"application/json": {"schema": _ref("ChatCompletion")}}
-                    | _stream("With stream: chunks in OpenAI's form, then [DONE]."),
+                    | _stream("With stream: chunks in OpenAI's format, then [DONE]."),
                 }
             },
             parameters=(
@@ -319,8 +322,8 @@ _PATHS: Final[Json] = {
                     SESSION_HEADER,
                     "header",
                     _ID,
-                    "The conversation. Without it, the call is a conversation of its own, with "
-                    "everything that the request contains.",
+                    "The conversation. Without it, the request is a new conversation with "
+                    "everything that it contains.",
                 ),
                 _USER,
                 _KEY,
@@ -331,11 +334,11 @@ _PATHS: Final[Json] = {
     "/v1/conversations/{conversation}/messages": {
         "post": _operation(
             "postMessage",
-            "Say something in a conversation.",
+            "Send a message to a conversation.",
             {
-                "202": _json("It is stored.", _ref("Receipt"), names_session=True),
+                "202": _json("The message is stored.", _ref("Receipt"), names_session=True),
                 "200": {
-                    "description": "With wait or stream: what became of it.",
+                    "description": "With wait or stream: the result.",
                     "headers": {SESSION_HEADER: {"schema": _ID}},
                     "content": {"application/json": {"schema": _ref("Receipt")}}
                     | _stream(
@@ -346,8 +349,8 @@ _PATHS: Final[Json] = {
             },
             parameters=(
                 _CONVERSATION,
-                _parameter("wait", "query", _FLAG, "Answer when the turn has ended."),
-                _parameter("stream", "query", _FLAG, "Answer with what happens, as it happens."),
+                _parameter("wait", "query", _FLAG, "Respond when the turn has ended."),
+                _parameter("stream", "query", _FLAG, "Respond with a stream of events."),
                 _USER,
                 _KEY,
             ),
@@ -355,16 +358,16 @@ _PATHS: Final[Json] = {
         ),
         "get": _operation(
             "listConversationMessages",
-            "Read the session that a conversation is in now.",
-            {"200": _json("A page of it.", _ref("MessageList"))},
+            "Read the current session of a conversation.",
+            {"200": _json("A page of messages.", _ref("MessageList"))},
             parameters=(_CONVERSATION, _LIMIT, _OFFSET, _USER),
         ),
     },
     "/v1/sessions": {
         "get": _operation(
             "listSessions",
-            "List sessions of this API, the latest first.",
-            {"200": _json("A page of them.", _ref("SessionList"))},
+            "List the sessions of this API, latest first.",
+            {"200": _json("A page of sessions.", _ref("SessionList"))},
             parameters=(_LIMIT, _OFFSET, _USER),
         )
     },
@@ -372,7 +375,7 @@ _PATHS: Final[Json] = {
         "get": _operation(
             "listMessages",
             "Read a session.",
-            {"200": _json("A page of it.", _ref("MessageList"))},
+            {"200": _json("A page of messages.", _ref("MessageList"))},
             parameters=(
                 _parameter("session_id", "path", _ID, "The session."),
                 _LIMIT,

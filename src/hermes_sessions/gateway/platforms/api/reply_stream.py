@@ -1,4 +1,4 @@
-"""Following a message until its turn ended, as long as a client may wait."""
+"""Follow a message until its turn has ended, within the time that a client may wait."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hermes_sessions.gateway.events import Receipt
 from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.port import Progress
 
-#: Seconds without anything to say, after which that is said.
+#: Idle seconds after which a keep-alive is sent.
 QUIET_SECONDS: Final = 15.0
-#: The others are 403.
+#: All others are 403.
 _REFUSALS: Final = {"too many": 429, "full": 429, "too large": 413, "failed": 500}
 _KEPT: Final = "Your message is stored and will be answered; do not send it again. "
 
@@ -24,10 +24,10 @@ async def follow(
     seconds: float,
     quiet_seconds: float = QUIET_SECONDS,
 ) -> AsyncIterator[Progress | None]:
-    """Yield what happens, the end last, and None when nothing did for a while.
+    """Yield the events of a turn, the end last, and None after each idle interval.
 
     Raises:
-        ApiError: the time is over, the gateway stops, or nothing more can be heard of it.
+        ApiError: the time is over, the gateway stops, or the turn cannot be followed further.
     """
     clock = asyncio.get_running_loop().time
     until = clock() + seconds
@@ -48,14 +48,14 @@ async def follow(
             elif stops.done():
                 raise ApiError(
                     503,
-                    f"The gateway restarts. {_KEPT}Read the answer in the conversation.",
+                    f"The gateway is restarting. {_KEPT}Read the reply in the conversation.",
                     code="restarting",
                     is_stored=True,
                 )
             elif clock() >= until:
                 raise ApiError(
                     504,
-                    f"The answer takes long. {_KEPT}Read it in the conversation later.",
+                    f"The reply is not ready yet. {_KEPT}Read it in the conversation later.",
                     code="takes_long",
                     is_stored=True,
                 )
@@ -76,17 +76,17 @@ def _result_of(following: asyncio.Future[Progress]) -> Progress:
     except StopAsyncIteration:
         raise ApiError(
             503,
-            f"Nothing more is heard of the answer here. {_KEPT}",
+            f"The reply can no longer be followed here. {_KEPT}",
             code="out_of_sight",
             is_stored=True,
         ) from None
 
 
 def require_stored(receipt: Receipt) -> None:
-    """Return when a message was taken, or carried out.
+    """Return if a message was accepted or was a command.
 
     Raises:
-        ApiError: it was refused, or has to wait for the database.
+        ApiError: it was refused, or waits for the database.
     """
     if receipt.status == "refused":
         raise ApiError(
@@ -97,7 +97,7 @@ def require_stored(receipt: Receipt) -> None:
     if receipt.status == "spooled":
         raise ApiError(
             503,
-            f"The database cannot be reached. {_KEPT}",
+            f"The database is unavailable. {_KEPT}",
             code="database_unreachable",
             is_stored=True,
         )
@@ -106,7 +106,7 @@ def require_stored(receipt: Receipt) -> None:
 
 
 def require_answer(ended: Progress) -> None:
-    """Return when a turn ended with an answer.
+    """Return if a turn ended with a reply.
 
     Raises:
         ApiError: it did not.
@@ -116,8 +116,8 @@ def require_answer(ended: Progress) -> None:
     if ended.outcome in {"interrupted", "dropped"}:
         raise ApiError(
             409,
-            "The answer was interrupted: by another message, by /stop or by a reset. What was "
-            "said is kept.",
+            "The reply was interrupted by another message, by /stop or by a reset. The part so "
+            "far is stored.",
             code="interrupted",
             is_stored=True,
         )

@@ -1,4 +1,4 @@
-"""A call: who makes it, and what it brings, within bounds."""
+"""Authenticate a request and read its body, within limits."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.api.mapping import USER_HEADER, one_of
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 
-#: So many times the limit is received and thrown away, so that a client that sends too much hears
-#: why; one that sends more is cut off.
+#: Up to this many times the limit is read and discarded, so that the client gets the error; a
+#: longer request is cut off.
 _THROWN_AWAY: Final = 8
 
 
 class Caller(NamedTuple):
-    """Who calls: whoever has the token, for a person if they name one."""
+    """The caller: a holder of the token, on behalf of a user if one is named."""
 
     user: str | None
 
 
 def caller_of(request: Request, settings: ApiSettings, field: object = None) -> Caller:
-    """Return who calls; *field* is the person that the body names.
+    """Return the caller; *field* is the user that the body names.
 
     Raises:
-        ApiError: without the token, or the person cannot be one.
+        ApiError: the token is missing or wrong, or the user is not valid.
     """
     require_token(request, settings)
     return Caller(one_of(id_header(request, USER_HEADER), field, "user"))
 
 
 def id_header(request: Request, name: str) -> str | None:
-    """Return a header with an id; None without one.
+    """Return a header with an id; None if it is missing.
 
     Raises:
-        ApiError: there are two, of which somebody on the way may have seen the other.
+        ApiError: it was sent twice; a proxy may have checked the other one.
     """
     given = request.headers.getlist(name)
     if len(given) > 1:
@@ -47,13 +47,13 @@ def id_header(request: Request, name: str) -> str | None:
 
 
 def require_token(request: Request, settings: ApiSettings) -> None:
-    """Return when the call carries the token; it takes as long to find out for any other.
+    """Check the token of a request, in constant time.
 
     Raises:
-        ApiError: it does not, or it carries two, of which a proxy may have checked the other.
+        ApiError: it is missing or wrong, or was sent twice; a proxy may have checked the other one.
     """
     scheme, _, given = (id_header(request, "Authorization") or "").partition(" ")
-    # As bytes, because text that is not ASCII cannot be compared so; headers are Latin-1.
+    # As bytes, because `compare_digest` refuses text that is not ASCII; headers are Latin-1.
     is_right = hmac.compare_digest(given.strip().encode("latin-1"), settings.token.encode())
     if scheme.lower() != "bearer" or not is_right:
         raise ApiError(
@@ -64,18 +64,18 @@ def require_token(request: Request, settings: ApiSettings) -> None:
 
 
 async def read_json_body(request: Request, settings: ApiSettings) -> object:
-    """Return what the body says.
+    """Return the parsed body.
 
     Raises:
-        ApiError: it is too large, too slow, or no JSON.
+        ApiError: it is too large, too slow, or not JSON.
     """
     try:
         async with asyncio.timeout(settings.body_seconds):
             body = await _received(request, settings.max_body_bytes)
     except TimeoutError:
-        raise ApiError(408, "The body came too slowly.", code="timeout") from None
+        raise ApiError(408, "The body arrived too slowly.", code="timeout") from None
     except ClientDisconnect:
-        raise ApiError(400, "The body did not arrive.", code="disconnected") from None
+        raise ApiError(400, "The body did not arrive completely.", code="disconnected") from None
     try:
         return json.loads(body.decode())
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ async def read_json_body(request: Request, settings: ApiSettings) -> object:
             code="invalid_json",
         ) from None
     except ValueError:
-        # The only other thing that Python refuses to read.
+        # Python refuses to parse very long integers.
         raise ApiError(400, "A number in the body is too long.", code="invalid_json") from None
     except RecursionError:
         raise ApiError(400, "The body is nested too deeply.", code="invalid_json") from None

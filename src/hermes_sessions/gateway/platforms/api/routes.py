@@ -1,7 +1,7 @@
-"""What can be called.
+"""The routes of the API.
 
-A message is stored before anything is answered. Whoever waits for the reply follows the message;
-whoever leaves loses nothing, because the reply is in the conversation.
+A message is stored before the response starts. A waiting caller follows the message; one that
+disconnects loses nothing, because the reply is in the conversation.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services
 from hermes_sessions.storage.logs import Logger, where
 
-# Answers in JSON, whatever they say.
+# JSON responses of any text.
 
 
 class JsonResponse(JSONResponse):
-    """JSON in UTF-8. Stored text can hold what UTF-8 cannot, the half of a pair: then it is ASCII,
-    in which everything can be written.
+    """JSON in UTF-8. Stored text may contain lone surrogates, which UTF-8 cannot encode: then it is
+    ASCII with escapes.
     """
 
     def render(self, content: Any) -> bytes:
@@ -91,7 +91,7 @@ _MOST_PER_PAGE: Final = 200
 _MOST_OFFSET: Final = 10_000_000
 _STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-#: Answered however many requests wait.
+#: Answered even when the server is at its limit.
 PROBES: Final = ("/healthz", "/readyz")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -99,18 +99,18 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(slots=True)
 class Api:
-    """The API of a gateway that runs."""
+    """The API of a running gateway."""
 
     settings: ApiSettings
     services: Services
     gateway_metrics: GatewayMetrics
-    #: Set when the gateway stops: whoever waits is told.
+    #: Set when the gateway stops, to tell waiting callers.
     ending: asyncio.Event
-    #: The model's name in answers.
+    #: The model's name in responses.
     model: str
     #: Follows a message by its number.
     watch: Callable[[int], AsyncIterator[Progress]]
-    #: None where there is no store to read.
+    #: None if there is no store to read.
     conversations: Conversations | None = None
 
     def app(self) -> Starlette:
@@ -141,14 +141,15 @@ class Api:
     # ── for operators ─────────────────────────────────────────────────────────────────────────
 
     async def healthz(self, _request: Request) -> Response:
-        """Say that the event loop runs, and how the store is. That does not fail the probe: a
-        gateway that is killed for it could not keep messages until the store is back.
+        """Report that the event loop runs, and the state of the store. An unavailable store does
+        not fail the probe: a gateway that is killed for it could not keep messages until the store
+        is back.
         """
         return JsonResponse({"status": "ok", **self.gateway_metrics.store_status()})
 
     async def readyz(self, _request: Request) -> Response:
-        """Say whether messages can be answered; what is missing, without details."""
-        # In no thread: those may all wait for a store that is frozen.
+        """Report whether messages can be answered, and what is missing, without details."""
+        # Not in a thread: all threads may wait for a store that hangs.
         problems = self.gateway_metrics.problems()
         if self.ending.is_set():
             problems = {"gateway": "stops", **problems}
@@ -159,18 +160,18 @@ class Api:
         )
 
     async def metrics(self, request: Request) -> Response:
-        """Return what Prometheus collects."""
+        """Return the metrics for Prometheus."""
         require_token(request, self.settings)
         return Response(self.gateway_metrics.render(), media_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:
-        """Describe all of this."""
+        """Return the OpenAPI description."""
         return JsonResponse(description())
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     async def post_message(self, request: Request) -> Response:
-        """Store a message; answer with a receipt, the reply, or a stream of what happens."""
+        """Store a message; respond with a receipt, the reply, or a stream of events."""
         require_token(request, self.settings)
         conversation = checked_id(request.path_params["conversation"], "conversation")
         is_streamed = as_flag(request.query_params.get("stream"), "stream")
@@ -179,7 +180,7 @@ class Api:
         user = caller_of(request, self.settings, body.get("user")).user
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise ApiError(400, "text must be text that is not blank.", code="no_text")
+            raise ApiError(400, "text must be a text that is not blank.", code="no_text")
         message_id = _message_id(request, body.get("id"))
         receipt = await self._accept(inbound_of(conversation, user, text, message_id))
         told = receipt_json(receipt, conversation, message_id)
@@ -196,13 +197,13 @@ class Api:
         return JsonResponse(told, status_code=202, headers=_named(conversation))
 
     async def chat(self, request: Request) -> Response:
-        """Answer as OpenAI's chat completions do."""
+        """Respond like OpenAI's chat completions."""
         require_token(request, self.settings)
         named = id_header(request, SESSION_HEADER)
         asked = read_chat(await read_json_body(request, self.settings))
         user = caller_of(request, self.settings, asked.user).user
         conversation = uuid.uuid4().hex if named is None else checked_id(named, SESSION_HEADER)
-        # What was said in a conversation that has a name is in the store already.
+        # The earlier messages of a conversation with an id are already in the store.
         earlier = asked.earlier if named is None else []
         if self.conversations is not None:
             await asyncio.to_thread(
@@ -218,14 +219,14 @@ class Api:
         return JsonResponse(answer.whole(ended.text), headers=_named(conversation))
 
     async def models(self, request: Request) -> Response:
-        """Name the one model there is: the agent."""
+        """List the only model: the agent."""
         require_token(request, self.settings)
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "hermes"}
         return JsonResponse({"object": "list", "data": [model]})
 
     async def _accept(self, inbound: Inbound) -> Receipt:
         if self.ending.is_set():
-            raise ApiError(503, "The gateway stops. Try again.", code="restarting")
+            raise ApiError(503, "The gateway is stopping. Try again.", code="restarting")
         if self.conversations is not None:
             self.conversations.require_size(inbound.text)
         return await self.services.accept(inbound)
@@ -242,7 +243,7 @@ class Api:
                 said += spoken.piece(progress)
                 ended = progress
         require_answer(ended)
-        # Who gives the reply with the end knows best what it is.
+        # The reply at the end of the turn is the complete one.
         return Progress("ended", ended.text or said, outcome=ended.outcome)
 
     async def _events(self, receipt: Receipt, told: Mapping[str, Any]) -> AsyncIterator[bytes]:
@@ -276,7 +277,7 @@ class Api:
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     async def list_sessions(self, request: Request) -> Response:
-        """List sessions that came by this API; a person's own, if one is named."""
+        """List sessions of this API; only the user's, if one is named."""
         user = caller_of(request, self.settings).user
         limit, offset = _page_of(request)
         rows = await asyncio.to_thread(
@@ -290,17 +291,17 @@ class Api:
         session_id = checked_id(request.path_params["session_id"], "session_id")
         found = await asyncio.to_thread(self._readable.find_session, session_id, user)
         if found is None:
-            # The same words whether it is somebody else's or does not exist.
-            raise ApiError(404, f"There is no session {session_id}.", code="not_found")
+            # The same message whether it belongs to another user or does not exist.
+            raise ApiError(404, f"Session {session_id} does not exist.", code="not_found")
         return await self._messages(request, session_id, user)
 
     async def conversation_messages(self, request: Request) -> Response:
-        """Read the session that a conversation is in now."""
+        """Read the current session of a conversation."""
         user = caller_of(request, self.settings).user
         conversation = checked_id(request.path_params["conversation"], "conversation")
         session_id = await asyncio.to_thread(self._readable.current_session_id, conversation, user)
         if session_id is None:
-            raise ApiError(404, f"There is no conversation {conversation}.", code="not_found")
+            raise ApiError(404, f"Conversation {conversation} does not exist.", code="not_found")
         return await self._messages(request, session_id, user)
 
     async def _messages(self, request: Request, session_id: str, user: str | None) -> Response:
@@ -322,7 +323,7 @@ class Api:
 
 
 def _message_id(request: Request, field: object) -> str:
-    """Return the id by which a message that is sent again is recognised."""
+    """Return the id that identifies retries of a message."""
     given = id_header(request, KEY_HEADER)
     if given is None and field is None:
         return uuid.uuid4().hex
@@ -336,7 +337,7 @@ def _page_of(request: Request) -> tuple[int, int]:
 
 
 def _named(conversation: str) -> dict[str, str]:
-    """Return the header that a client sends back to go on with the conversation."""
+    """Return the header that a client sends to continue the conversation."""
     return {SESSION_HEADER: conversation}
 
 
@@ -361,31 +362,29 @@ async def _tell_problem(_request: Request, error: Exception) -> Response:
 async def _tell_status(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
-        return _answered(ApiError(404, "There is nothing here; see /openapi.json.", code="route"))
+        return _answered(ApiError(404, "Not found; see /openapi.json.", code="route"))
     allowed = getattr(error, "headers", None) or {}
     problem = ApiError(
-        status, f"{request.method} cannot be used here; see /openapi.json.", code="method"
+        status, f"{request.method} is not allowed here; see /openapi.json.", code="method"
     )
     return JsonResponse(problem.as_json(), status_code=status, headers=allowed)
 
 
 async def _tell_error(_request: Request, error: Exception) -> Response:
-    """Tell what the gateway or the store said."""
+    """Convert errors of the gateway and the store."""
     if isinstance(error, MessageTooLarge):
         return _answered(ApiError(413, str(error), code="too_large"))
     if isinstance(error, InvalidInput):
         return _answered(ApiError(400, str(error), code="invalid_value"))
     if isinstance(error, NotFound):
-        return _answered(ApiError(404, "It is gone.", code="not_found"))
+        return _answered(ApiError(404, "It no longer exists.", code="not_found"))
     if isinstance(error, (PlatformError, StoreError)):
-        logger.warning("api: a message cannot be stored, or the store not read: %s", error)
+        logger.warning("api: the store is unavailable: %s", error)
         return _answered(
-            ApiError(503, "The store cannot be reached. Try again later.", code="unavailable")
+            ApiError(503, "The store is unavailable. Try again later.", code="unavailable")
         )
-    logger.warning("api: a call failed unexpectedly: %s", where(error))
+    logger.warning("api: a request failed unexpectedly: %s", where(error))
     return _answered(_UNFORESEEN)
 
 
-_UNFORESEEN: Final = ApiError(
-    500, "Something went wrong in the gateway; its log says what.", code="internal"
-)
+_UNFORESEEN: Final = ApiError(500, "Internal error in the gateway; see its log.", code="internal")

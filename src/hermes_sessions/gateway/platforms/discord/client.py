@@ -65,7 +65,7 @@ class RestClient:
         await self.http.close()
 
     async def gateway_address(self) -> str:
-        """Return where messages are received.
+        """Return the URL of the WebSocket.
 
         Raises:
             LoginRefused, RateLimited, Unreachable
@@ -135,13 +135,13 @@ class RestClient:
             return _id(str(found["id"]), "channel")
 
     async def channel(self, channel_id: str) -> object:
-        """Return what is known of a channel, as it came."""
+        """Return a channel, as received."""
         route = Route("GET", "/channels/{channel_id}", channel_id=_id(channel_id, "channel"))
         with translated():
             return await self.http.request(route)
 
     async def member(self, guild_id: str, user_id: str) -> object:
-        """Return what somebody is on a server, as it came."""
+        """Return a member of a server, as received."""
         route = Route(
             "GET",
             "/guilds/{guild_id}/members/{user_id}",
@@ -165,7 +165,7 @@ class RestClient:
                 session.get(address) as answer,
             ):
                 if answer.status >= 500 or answer.status == 429:
-                    raise Unreachable(f"The file cannot be fetched just now ({answer.status}).")
+                    raise Unreachable(f"The file cannot be fetched now ({answer.status}).")
                 if answer.status != 200:
                     raise Undeliverable(f"The file no longer exists ({answer.status}).")
                 content = bytearray()
@@ -176,7 +176,7 @@ class RestClient:
         return bytes(content)
 
     async def _address_of(self, reference: str, limit: int) -> str:
-        """Return where a file is today: addresses are good for some hours."""
+        """Return the current URL of a file: URLs expire after some hours."""
         channel_id, _, rest = reference.partition("/")
         message_id, _, file_id = rest.partition("/")
         route = Route(
@@ -187,7 +187,7 @@ class RestClient:
         )
         with translated():
             message = await self.http.request(route)
-            # Those of a message that this one forwards are a part of it, too.
+            # The files of a forwarded message belong to the message, too.
             snapshots = [each["message"] for each in message.get("message_snapshots") or ()]
             files = [
                 each
@@ -209,7 +209,7 @@ def _id(value: str, what: str) -> str:
 
 
 class _Bucket(Ratelimit):
-    """A limit that is never waited for: the gateway waits, and does something else meanwhile."""
+    """A rate limit that raises instead of waiting: the gateway does other work meanwhile."""
 
     __slots__ = ()
 
@@ -218,26 +218,26 @@ class _Bucket(Ratelimit):
         self._last_request = now
         if self.is_expired():
             self.reset()  # type: ignore[no-untyped-call]
-        # Before the first answer nothing is known, and nothing is limited.
+        # Before the first response, no limit is known.
         if self.expires is not None and self.remaining <= 0:
             raise discord.RateLimited(max(self.expires - now, 0.0))
         self.remaining -= 1
         self.outgoing += 1
 
     async def _refresh(self) -> None:
-        """What the SDK does when nothing is left: wait."""
+        """Replaces the SDK's method, which would wait."""
 
 
 class _Http(HTTPClient):
-    """The SDK's client, at any address, which says that it would have to wait instead of waiting.
+    """The SDK's client, with another base URL, which raises instead of waiting for a rate limit.
 
-    Only the address of this one is changed, and none of the SDK's classes.
+    Changes only this client's URL, and none of the SDK's classes.
     """
 
     def __init__(self, base_url: str) -> None:
         super().__init__(asyncio.get_running_loop())
         self._base_url = base_url
-        # Any wait is longer than this, and an error.
+        # Any wait is longer than this, and so an error.
         self.max_ratelimit_timeout = 1e-9
 
     def get_ratelimit(self, key: str) -> Ratelimit:

@@ -1,6 +1,6 @@
-"""What the bot knows of its servers: channels, threads and names, as Discord tells them.
+"""The bot's servers, channels, threads and names, as Discord sends them in events.
 
-Nothing is asked for. What is not what Discord documents is left out: at worst a name is missing.
+Makes no requests. Undocumented data is ignored: at worst a name is missing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake, snowflake_at
 from hermes_sessions.gateway.platforms.payloads import short
 
-#: Channels that hold messages: text, voice, announcements, stages. Others hold channels or threads.
+#: Channel types with messages: text, voice, announcements, stages. Others hold channels or threads.
 _CHANNELS: Final = frozenset({0, 2, 5, 13})
-#: Threads of announcements, public and private ones.
+#: Threads of announcements, public and private threads.
 _THREADS: Final = frozenset({10, 11, 12})
 
 Record = Mapping[str, Any]
@@ -29,13 +29,13 @@ class ChannelInfo:
     name: str | None = None
     topic: str | None = None
     is_thread: bool = False
-    #: Whether messages are in it, and not only other places.
+    #: Whether it has messages, and not only threads or other channels.
     holds_messages: bool = True
-    #: Of a thread: the channel that it belongs to.
+    #: Parent channel of a thread.
     parent_id: str | None = None
-    #: None: it is a private chat.
+    #: None for a private chat.
     guild_id: str | None = None
-    #: As it was when Discord told about the place.
+    #: As of the latest event about the channel.
     last_message_id: int = 0
 
 
@@ -45,35 +45,35 @@ class Guild:
 
     id: str
     name: str | None = None
-    #: The role that Discord made for the bot itself: people mention it as if it were the bot.
+    #: The role that Discord created for the bot: users mention it as if it were the bot.
     own_role: str | None = None
-    #: The id before which the bot was not there: what was said then was said to others.
+    #: The smallest id after the bot joined; earlier messages were not for it.
     joined: int = 0
 
 
 @dataclass(slots=True)
 class Directory:
-    """Servers and places, by their ids."""
+    """Servers and channels, by id."""
 
     bot_id: str
     guilds: dict[str, Guild] = field(default_factory=dict)
     places: dict[str, ChannelInfo] = field(default_factory=dict)
-    #: Servers that the bot is on, and that Discord has not told about yet.
+    #: Servers of the bot that Discord has not sent yet.
     expected: set[str] = field(default_factory=set)
 
     def expect(self, guilds: object) -> None:
-        """Note what servers there are, of which is told next, or when their outage is over."""
+        """Remember which servers Discord will send next, or after their outage."""
         found = {each["id"] for each in _records(guilds) if is_snowflake(each.get("id"))}
         self.expected = found - set(self.guilds)
 
     def take(self, event: str, data: object) -> None:
-        """Learn from an event; those that say nothing about places are ignored."""
+        """Update from an event; ignores events that are not about channels."""
         handle = _EVENTS.get(event)
         if handle is not None and isinstance(data, Mapping):
             handle(self, data)
 
     def add(self, channel: object, guild_id: object = None) -> ChannelInfo | None:
-        """Remember a channel or thread, and return it; None when it is not what is documented."""
+        """Remember a channel or thread, and return it; None if it is not what Discord documents."""
         if not isinstance(channel, Mapping) or not is_snowflake(channel.get("id")):
             return None
         guild = channel.get("guild_id") or guild_id
@@ -94,15 +94,15 @@ class Directory:
         return place
 
     def places_of(self, guild_id: str) -> list[ChannelInfo]:
-        """Return everything on a server."""
+        """Return the channels and threads of a server."""
         return [place for place in self.places.values() if place.guild_id == guild_id]
 
     def guild_of(self, place: ChannelInfo) -> Guild | None:
-        """Return the server that a place belongs to, when it is known."""
+        """Return the server of a channel, None if unknown."""
         return self.guilds.get(place.guild_id or "")
 
     def name_of(self, place: ChannelInfo) -> str | None:
-        """Return what people call a place, with its server: ``Team / #pumps / The broken one``."""
+        """Return the name of a channel with its server: ``Team / #pumps / The broken one``."""
         guild = self.guild_of(place)
         parent = self.places.get(place.parent_id or "") if place.is_thread else None
         names = [guild.name if guild else None]
@@ -117,17 +117,17 @@ class Directory:
         roles = _records(data.get("roles"))
         own = next((role for role in roles if _bot_of(role) == self.bot_id), {}).get("id")
         role_id = own if is_snowflake(own) else None
-        # Only the first that is told of a server says it.
+        # Only the first event about a server has this field.
         known = self.guilds.get(guild_id)
         joined = _moment(data.get("joined_at")) or (known.joined if known else 0)
         self.guilds[guild_id] = Guild(guild_id, short(data.get("name")), role_id, joined)
         for channel in (*_records(data.get("channels")), *_records(data.get("threads"))):
             self.add(channel, guild_id)
-        # Last: others may ask from another thread.
+        # Last, because other threads read this set.
         self.expected.discard(guild_id)
 
     def _guild_gone(self, data: Record) -> None:
-        # An outage is no farewell: what is known stays true.
+        # After an outage the server returns unchanged.
         if not data.get("unavailable") and is_snowflake(data.get("id")):
             self.guilds.pop(data["id"], None)
             self.expected.discard(data["id"])
@@ -157,12 +157,12 @@ _EVENTS: Final[Mapping[str, Callable[[Directory, Record], None]]] = {
     "THREAD_DELETE": Directory._channel_gone,
     "THREAD_LIST_SYNC": Directory._threads,
 }
-#: What `Directory.take` learns from.
+#: Events that `Directory.take` reads.
 PLACE_EVENTS: Final = tuple(_EVENTS)
 
 
 def _moment(value: object) -> int:
-    """Return the smallest id of a moment that Discord wrote down, 0 for what is none."""
+    """Return the smallest id at a timestamp, 0 if it is not valid."""
     try:
         return snowflake_at(datetime.fromisoformat(str(value)).timestamp())
     except (OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""Clients on this machine as a platform, through a unix socket."""
+"""Clients on this machine, over a unix socket."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from hermes_sessions.gateway.platforms.port import (
 
 T = TypeVar("T")
 
-#: How long a client may take to say that it has seen a message.
+#: How long a client may take to confirm that it has shown a message.
 SEEN_SECONDS: Final = 10.0
-#: So many messages are remembered that nobody has seen, and of as many more that somebody has. The
-#: outbox has all of them; these are for whoever comes back at once.
+#: How many unseen messages are remembered, and as many seen ones. The outbox has all of them; these
+#: are for clients that reconnect at once.
 _REMEMBERED: Final = 200
 
 
 class LocalAdapter(Adapter):
     """A socket in the home of the user who runs the gateway.
 
-    A reply is delivered when a client says that it has seen it. One that comes while nobody is in
-    its chat is given to the next client that comes there.
+    A reply is delivered when a client confirms that it has shown it. A reply without a client in
+    its chat goes to the next client there.
     """
 
     name: ClassVar[str] = PLATFORM.value
@@ -48,21 +48,21 @@ class LocalAdapter(Adapter):
         uid: int | None = None,
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
-        """Only the user with this *uid* is let in; by default, whoever runs the gateway."""
+        """Only the user with this *uid* may connect; by default, the user who runs the gateway."""
         self._settings = settings
         self._uid = os.geteuid() if uid is None else uid
         self._seen_seconds = seen_seconds
         self._server: asyncio.Server | None = None
         self._inode = 0
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
-        #: Texts that nobody has seen, and where they belong, by key.
+        #: Unseen texts and their chats, by key.
         self._unseen: OrderedDict[str, tuple[Target, str]] = OrderedDict()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._waiting: dict[str, asyncio.Event] = {}
 
     @property
     def owner_id(self) -> str | None:
-        """See `Adapter.owner_id`; whoever gives another name is somebody else."""
+        """See `Adapter.owner_id`; a client that gives another name is another user."""
         return str(self._uid)
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
@@ -104,7 +104,7 @@ class LocalAdapter(Adapter):
     ) -> None:
         connection = ClientConnection(services, reader, writer, came=self._came, saw=self._saw)
         if len(self._connections) >= self._settings.max_clients:
-            await connection.refuse("Too many clients are here already; close one.")
+            await connection.refuse("Too many clients are connected; close one.")
             return
         task = asyncio.current_task()
         if task is None:
@@ -116,13 +116,13 @@ class LocalAdapter(Adapter):
             del self._connections[connection]
 
     def _came(self, connection: ClientConnection) -> None:
-        """Give a client what was said while nobody was there."""
+        """Send a client the unseen messages of its chat."""
         for key, (target, text) in self._unseen.items():
             if connection.is_in(target.chat_id):
                 connection.write(_message(target, text, key))
 
     def _saw(self, key: str) -> None:
-        """Note that somebody has seen a message."""
+        """Remember that a client has shown a message."""
         if key not in self._unseen:
             return
         del self._unseen[key]
@@ -141,7 +141,7 @@ class LocalAdapter(Adapter):
         _remember(self._unseen, key, (target, text))
         present = [each for each in self._connections if each.is_in(target.chat_id)]
         if not present:
-            raise Unreachable("Nobody is in this chat; it is shown to whoever comes next.")
+            raise Unreachable("No client is in this chat; the next one will show the message.")
         seen = self._waiting[key] = asyncio.Event()
         for connection in present:
             connection.write(_message(target, text, key))
@@ -149,16 +149,16 @@ class LocalAdapter(Adapter):
             async with asyncio.timeout(self._seen_seconds):
                 await self._seen_or_alone(seen, present)
         except TimeoutError:
-            raise Unreachable("No client has said that it has seen the message.") from None
+            raise Unreachable("No client has confirmed the message.") from None
         finally:
             self._waiting.pop(key, None)
         return key
 
     async def _seen_or_alone(self, seen: asyncio.Event, present: list[ClientConnection]) -> None:
-        """Wait until somebody has seen a message.
+        """Wait until a client has shown a message.
 
         Raises:
-            Unreachable: all who could have seen it are gone.
+            Unreachable: all clients of the chat have disconnected.
         """
         looking: asyncio.Future[Any] = asyncio.ensure_future(seen.wait())
         leaving: asyncio.Future[Any] = asyncio.gather(
@@ -172,7 +172,7 @@ class LocalAdapter(Adapter):
             with suppress(asyncio.CancelledError):
                 await leaving
         if not seen.is_set():
-            raise Unreachable("The client has gone; it is shown to whoever comes next.")
+            raise Unreachable("The client has disconnected; the next one will show the message.")
 
     async def typing(self, target: Target) -> None:
         """See `Adapter.typing`."""

@@ -25,22 +25,21 @@ from hermes_sessions.storage.logs import Logger, where
 
 logger = Logger(__name__)
 
-#: How long a client may take to say hello.
+#: How long a client may take to send its hello.
 _HELLO_SECONDS: Final = 10.0
-#: A client that does not read is left when so much waits for it.
+#: A client that does not read is disconnected when this many bytes wait for it.
 _MOST_UNREAD: Final = 8 * 1024**2
-#: Messages of one client that wait to be taken; it is not listened to when there are more.
+#: Messages of one client that may wait; above that, reading pauses.
 _MOST_WAITING: Final = 100
-#: Messages of one client that are followed at the same time.
+#: Messages of one client whose progress is reported at the same time.
 _MOST_FOLLOWED: Final = 100
-#: How long a client that leaves waits for what is still to be sent, and how often that is looked
-#: for.
+#: How long a leaving client waits for pending messages, and how often they are checked.
 _BYE_SECONDS: Final = 10.0
 _BYE_LOOKS: Final = 0.05
 
 
 class ClientConnection:
-    """A client from its hello to its end. Lives on the event loop."""
+    """A client from its hello to its end. Runs on the event loop."""
 
     def __init__(
         self,
@@ -64,11 +63,11 @@ class ClientConnection:
         self._followed: set[asyncio.Task[None]] = set()
 
     def is_in(self, chat_id: str) -> bool:
-        """Tell whether the client sees a chat."""
+        """Return whether the client is in a chat."""
         return self._place is not None and self._place.chat_id == chat_id
 
     def write(self, line: bytes) -> None:
-        """Give the client a line, unless it has stopped to read."""
+        """Send the client a line, unless it has stopped reading."""
         transport = self._writer.transport
         if transport.is_closing():
             return
@@ -78,26 +77,26 @@ class ClientConnection:
         self._writer.write(line)
 
     def end(self) -> None:
-        """Take what is being taken, and close."""
+        """Finish the message in progress, and close."""
         self._is_ending.set()
 
     async def refuse(self, why: str) -> None:
-        """Close, and say why."""
+        """Close with a reason."""
         self.write(line_of("error", error=why))
         await self._close()
 
     async def serve(self, uid: int) -> None:
-        """Serve the client until it leaves, or the gateway ends."""
+        """Serve the client until it disconnects, or the gateway stops."""
         try:
             if peer_uid(self._writer.get_extra_info("socket")) != uid:
-                logger.warning("local: somebody else tried to use the socket")
-                await self.refuse("This gateway is another user's.")
+                logger.warning("local: another user tried to connect")
+                await self.refuse("This gateway belongs to another user.")
                 return
             await self._serve(uid)
         except UnreadablePayload as error:
             await self.refuse(str(error))
         except (OSError, TimeoutError) as error:
-            logger.debug("local: a client has gone: %r", error)
+            logger.debug("local: a client disconnected: %r", error)
         finally:
             for task in self._followed:
                 task.cancel()
@@ -122,19 +121,19 @@ class ClientConnection:
                 elif said["type"] == "bye":
                     self._beside(self._say_bye(place))
                 else:
-                    raise UnreadablePayload(f"There is no {said['type'][:40]!r} here.")
+                    raise UnreadablePayload(f"Unknown type {said['type'][:40]!r}.")
         finally:
             await self._finish(taking)
 
     async def _take_all(self) -> None:
-        """Take messages in their order, while the client is listened to: what it is told about one
-        of them may wait for its word that it has seen that.
+        """Accept messages in order, in parallel to reading: a message sent to the client may wait
+        for its confirmation.
         """
         while (inbound := await self._messages.get()) is not None:
             await self._take(inbound)
 
     async def _finish(self, taking: asyncio.Task[None]) -> None:
-        """Finish the message that is being taken; those behind it have no receipt yet, and are sent
+        """Finish the message in progress; later ones have no receipt yet, and the client sends them
         again.
         """
         while not self._messages.empty():
@@ -143,7 +142,7 @@ class ClientConnection:
         await taking
 
     async def _next(self) -> Mapping[str, Any] | None:
-        """Return what the client says next; None when it has left, or everything ends."""
+        """Return the client's next line; None if it has disconnected, or the gateway stops."""
         reading = asyncio.ensure_future(self._reader.readline())
         ending = asyncio.ensure_future(self._is_ending.wait())
         try:
@@ -159,7 +158,7 @@ class ClientConnection:
             reading.cancel()
             ending.cancel()
             await asyncio.gather(reading, ending, return_exceptions=True)
-        # Half a line is what a client left behind that was killed.
+        # An incomplete line is from a client that was killed.
         return read_line(line) if line.endswith(b"\n") else None
 
     async def _take(self, inbound: Inbound) -> None:
@@ -174,10 +173,10 @@ class ClientConnection:
             self.write(line_of("failed", id=message_id, error=str(error), again=True))
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client sends it again
-            logger.warning("local: a message could not be taken: %s", where(error))
+            logger.warning("local: a message could not be accepted: %s", where(error))
             self.write(line_of("failed", id=message_id, error="See the log.", again=True))
             return
-        # What the sender is told comes as a message of its own.
+        # The reason is sent as a separate message.
         self.write(
             line_of(
                 "receipt",
@@ -192,21 +191,21 @@ class ClientConnection:
             self._beside(self._follow(message_id, receipt.item_id))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something while the client is there."""
+        """Run a task while the client is connected."""
         task = asyncio.create_task(work)
         self._followed.add(task)
         task.add_done_callback(self._followed.discard)
 
     async def _say_bye(self, place: ChatAddress) -> None:
-        """Tell the client that it has seen everything there is, and that this is stored."""
+        """Tell the client that it has shown every message, and that this is stored."""
         chat = Target(PLATFORM.value, place.chat_id)
         try:
             async with asyncio.timeout(_BYE_SECONDS):
                 while await asyncio.to_thread(self._has_unsent, chat):  # noqa: ASYNC110 - in the store
                     await asyncio.sleep(_BYE_LOOKS)
         except (StoreError, TimeoutError) as error:
-            # What is left is shown to whoever comes next.
-            logger.info("local: a client leaves before it has seen everything: %r", error)
+            # The next client shows the rest.
+            logger.info("local: a client leaves before it has shown every message: %r", error)
         self.write(line_of("bye"))
 
     async def _follow(self, message_id: str | None, item_id: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What clients of the socket say, as the gateway takes it: pure."""
+"""Map lines of the socket to messages of the gateway. Pure."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.source import Platform, SessionSource
 
-# What passes through the socket: one JSON object in each line.
-#
-# A client begins with ``hello``, then sends ``message`` and, for every message that it was given,
-# ``seen``. The gateway answers ``welcome``, then ``receipt`` or ``failed`` for each message,
-# ``progress`` until it is answered, and ``message`` for what the agent says, ``typing`` before
-# that. A client that says ``bye`` is told the same when it has seen everything.
+# The protocol: one JSON object per line.  A client starts with ``hello``, then sends ``message``
+# and, for every message that it has shown, ``seen``. The gateway sends ``welcome``, then
+# ``receipt`` or ``failed`` for each message, ``progress`` until it is answered, ``typing``, and
+# ``message`` for what the agent says. It answers ``bye`` with ``bye`` when the client has shown
+# every message.
 
 
 PROTOCOL: Final = 1
-#: The longest line that a client takes.
+#: The longest line that a client accepts.
 MAX_REPLY_BYTES: Final = 16 * 1024**2
 
 
 def line_of(kind: str, /, **values: Any) -> bytes:
-    """Return a line."""
-    # All ASCII: half a character cannot be written in UTF-8.
+    """Return an object as a line."""
+    # ASCII only: a lone surrogate cannot be encoded in UTF-8.
     return json.dumps({"type": kind, **values}).encode() + b"\n"
 
 
 def read_line(line: bytes) -> Mapping[str, Any]:
-    """Return what a line says; it has a ``type``.
+    """Return the object in a line; it has a ``type``.
 
     Raises:
-        UnreadablePayload: nothing that can be understood.
+        UnreadablePayload: it is not valid.
     """
     try:
         said = json.loads(line.decode())
@@ -46,10 +45,10 @@ def read_line(line: bytes) -> Mapping[str, Any]:
 
 
 def text_in(said: Mapping[str, Any], name: str) -> str:
-    """Return a text of a line.
+    """Return a text field of a line.
 
     Raises:
-        UnreadablePayload: there is none.
+        UnreadablePayload: it is missing or not a text.
     """
     value = said.get(name)
     if not isinstance(value, str) or not value.strip():
@@ -63,7 +62,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._@+=:-]{1,128}")
 
 
 class ChatAddress(NamedTuple):
-    """Where a client is: in a chat, as the user of this machine or as somebody they named."""
+    """The chat and the user of a client: the user of this machine, or a named one."""
 
     chat: str
     user: str | None
@@ -71,15 +70,15 @@ class ChatAddress(NamedTuple):
 
     @property
     def chat_id(self) -> str:
-        """The chat's id: chats of people who were named are their own."""
+        """The chat's id: named users have separate chats."""
         return f"{self.user}/{self.chat}" if self.user else self.chat
 
 
 def place_of(said: Mapping[str, Any], uid: int) -> ChatAddress:
-    """Return where a client that said hello is.
+    """Return the place of a client from its hello.
 
     Raises:
-        UnreadablePayload: it did not, or not in a chat that can be.
+        UnreadablePayload: it is not a hello, or not a valid chat.
     """
     if said["type"] != "hello":
         raise UnreadablePayload("The first line must be a hello.")
@@ -96,7 +95,7 @@ def inbound_of(said: Mapping[str, Any], place: ChatAddress) -> Inbound:
     """Return a message for the gateway.
 
     Raises:
-        UnreadablePayload: it is none.
+        UnreadablePayload: it is not a valid message.
     """
     text, message_id = text_in(said, "text"), text_in(said, "id")
     if not _NAME.fullmatch(message_id):
@@ -104,10 +103,10 @@ def inbound_of(said: Mapping[str, Any], place: ChatAddress) -> Inbound:
     source = SessionSource(
         PLATFORM,
         place.chat_id,
-        # A number is nobody's name: whom a client names cannot be the user of this machine.
+        # A name cannot be a number: a named user cannot pass as the user of this machine.
         user_id=f"named:{place.user}" if place.user else str(place.uid),
         message_id=message_id,
-        # Whoever may open the socket is who started the gateway.
+        # Only the user who started the gateway can open the socket.
         role_authorized=True,
     )
     return Inbound(source, text, message_id)

@@ -1,7 +1,7 @@
-"""A client of the gateway's socket: talks to the agent that runs there, and comes back by itself.
+"""A client of the gateway's socket, which reconnects on its own.
 
-What was said is sent until the gateway has taken it, under an id by which it is taken once. What
-the agent says is shown once, however often it is delivered.
+A message is sent until the gateway has accepted it, under an id that makes retries safe. A message
+of the agent is shown once, however often it is delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hermes_sessions.gateway.platforms.local.mapping import (
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.receive_loop import Sleep, pause_after
 
-# A terminal at the gateway's socket: what it prints, and a talk from beginning to end.
+# A terminal at the gateway's socket.
 
 
 async def converse(
@@ -36,12 +36,12 @@ async def converse(
     chat: str = DEFAULT_CHAT,
     keep_trying: bool = True,
 ) -> None:
-    """Say every line that is not blank, print what the agent says with *write*, and return when
-    all has been answered and the gateway knows that it was shown.
+    """Send every line that is not blank, print the agent's messages with *write*, and return when
+    every line has been answered and every message confirmed.
 
     Raises:
-        Refused: the gateway does not want this client.
-        ConnectionError, FileNotFoundError: nobody is there; only without *keep_trying*.
+        Refused: the gateway refuses this client.
+        ConnectionError, FileNotFoundError: the gateway is not running; only without *keep_trying*.
     """
     client = LocalClient(path, TerminalScreen(write, keeps_trying=keep_trying).show, chat=chat)
     talking = asyncio.create_task(client.run(keep_trying=keep_trying))
@@ -51,7 +51,9 @@ async def converse(
         if talking.done():
             talking.result()
         if not saying.done():
-            raise ConnectionResetError("The gateway has gone before everything was answered.")
+            raise ConnectionResetError(
+                "The gateway disconnected before every message was answered."
+            )
         saying.result()
     finally:
         talking.cancel()
@@ -67,19 +69,19 @@ async def _say_all(client: LocalClient, lines: AsyncIterator[str]) -> None:
 
 
 class TerminalScreen:
-    """Turns events into what a terminal prints: an answer as it comes, and nothing twice."""
+    """Prints events in a terminal: a reply while it is written, and nothing twice."""
 
     def __init__(self, write: Callable[[str], object], *, keeps_trying: bool = True) -> None:
         self._write = write
-        self._lost = "[The gateway has gone; trying again.]" if keeps_trying else ""
-        #: What was shown of an answer as it came, by the id of what it answers.
+        self._lost = "[Connection lost; reconnecting.]" if keeps_trying else ""
+        #: The part of a reply that was printed, by the id of the question.
         self._streamed: OrderedDict[str, str] = OrderedDict()
-        #: What was last said whole, by the same.
+        #: The latest complete message, by the same id.
         self._said: OrderedDict[str, str] = OrderedDict()
         self._is_in_line = False
 
     def show(self, event: Event) -> None:
-        """Print what an event says."""
+        """Print an event."""
         if event.kind == "text":
             self._stream(event)
         elif event.kind == "tool_started":
@@ -90,7 +92,7 @@ class TerminalScreen:
             self._message(event)
         elif event.kind == "ended":
             if event.id not in self._streamed and not self._was_said(event):
-                # Another gateway ran the turn, so nothing was heard of it before.
+                # Another gateway ran the turn, so that no parts arrived.
                 self._stream(event)
             self._end_line()
         elif event.kind == "refused":
@@ -104,12 +106,12 @@ class TerminalScreen:
             self._put(event.text)
 
     def _was_said(self, event: Event) -> bool:
-        # The whole reply goes another way than what is heard of the turn, and may be faster.
+        # The whole reply takes another path than the parts, and may arrive first.
         return event.id is not None and self._said.get(event.id, "").endswith(event.text)
 
     def _message(self, event: Event) -> None:
         shown = self._streamed.pop(event.id, "") if event.id is not None else ""
-        # The reply may have a notice before it that was not part of the answer.
+        # The reply may start with a notice that was not among the parts.
         rest = event.text.removesuffix(shown) if shown else event.text
         if event.id is not None:
             _remember(self._said, event.id, event.text)
@@ -136,22 +138,22 @@ def _remember(kept: OrderedDict[str, str], key: str, text: str) -> None:
         kept.popitem(last=False)
 
 
-#: A gateway that is asked whether it has anything more to say may take so long.
+#: How long the gateway may take to answer a bye.
 _BYE_SECONDS: Final = 20.0
 #: Keys of messages that were shown.
 _REMEMBERED: Final = 1_000
 
 
 class ConnectionRefused(HermesSessionsError):
-    """The gateway does not talk to this client; trying again does not help."""
+    """The gateway refuses this client; retrying does not help."""
 
 
 class Event(NamedTuple):
-    """Something that a person may want to see."""
+    """An event to show."""
 
-    #: ``connected`` and ``lost``: the gateway. ``taken``: it has what was said; ``refused``: it
-    #: will not have it. ``text``, ``reasoning``, ``tool_started``, ``tool_finished`` and ``ended``:
-    #: of the answer. ``message``: something whole that the agent says. ``typing``.
+    #: ``connected`` and ``lost``: the gateway. ``taken``: it has accepted a message; ``refused``:
+    #: it does not accept it. ``text``, ``reasoning``, ``tool_started``, ``tool_finished`` and
+    #: ``ended``: parts of the reply. ``message``: a complete message of the agent. ``typing``.
     kind: Literal[
         "connected",
         "lost",
@@ -166,14 +168,14 @@ class Event(NamedTuple):
         "typing",
     ]
     text: str = ""
-    #: What was said, by the id that `LocalClient.say` returned: what this is about.
+    #: The id from `LocalClient.say` of the message that this is about.
     id: str | None = None
-    #: How the turn ended, or what became of the message.
+    #: How the turn ended, or the state of the message.
     outcome: str | None = None
 
 
 class LocalClient:
-    """One person in one chat. Lives on an event loop; `run` talks, `say` may be called any time."""
+    """One user in one chat. Runs on an event loop; `run` connects, `say` works at any time."""
 
     def __init__(
         self,
@@ -189,7 +191,7 @@ class LocalClient:
         self._show = show
         self._hello = line_of("hello", chat=chat, user=user)
         self._sleep = sleep
-        #: What was said and has not been answered: the line, and how far it is.
+        #: Unanswered messages: the line, and its state.
         self._said: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
         self._shown: OrderedDict[str, None] = OrderedDict()
         self._writer: asyncio.StreamWriter | None = None
@@ -197,11 +199,11 @@ class LocalClient:
         self._settled = asyncio.Event()
         self._settled.set()
         self._is_leaving = False
-        #: The gateway has nothing more to say.
+        #: The gateway has no more messages.
         self._left = asyncio.Event()
 
     def say(self, text: str, *, message_id: str | None = None) -> str:
-        """Say something, now or when the gateway is there; return its id."""
+        """Send a message, now or after the next connect; return its id."""
         message_id = message_id or uuid.uuid4().hex
         line = line_of("message", id=message_id, text=text)
         self._said[message_id] = (line, "unsent")
@@ -210,13 +212,13 @@ class LocalClient:
         return message_id
 
     async def settled(self) -> None:
-        """Wait until everything that was said has been answered, or refused."""
+        """Wait until every message has been answered or refused."""
         await self._settled.wait()
 
     async def leave(self) -> None:
-        """Wait until everything that was said has been answered, or refused, and what the agent
-        said has been shown, which the gateway then knows. A gateway that does not say so soon is
-        not waited for: what is left is shown to whoever comes next.
+        """Wait until every message has been answered or refused, and the gateway knows that the
+        agent's messages were shown. Does not wait long for a slow gateway: the next client shows
+        the rest.
         """
         await self.settled()
         self._is_leaving = True
@@ -230,11 +232,12 @@ class LocalClient:
             self._writer.write(line_of("bye"))
 
     async def run(self, *, keep_trying: bool = True) -> None:
-        """Talk until cancelled. Without *keep_trying*, return when the connection ends.
+        """Run until cancelled. Without *keep_trying*, return when the connection ends.
 
         Raises:
-            Refused: the gateway does not want this client.
-            ConnectionError, FileNotFoundError: nobody is there; only without *keep_trying*.
+            Refused: the gateway refuses this client.
+            ConnectionError, FileNotFoundError: the gateway is not running; only without
+                *keep_trying*.
         """
         failures = 0
         while True:
@@ -281,13 +284,13 @@ class LocalClient:
         self._writer = writer
         self._show(Event("connected"))
         for message_id, (line, _) in self._said.items():
-            # What was taken is asked for again, to follow it: it is recognised by its id.
+            # Accepted messages are sent again to follow them: the gateway recognises their ids.
             self._said[message_id] = (line, "unsent")
         self._send_next()
         self._say_bye()
 
     def _send_next(self) -> None:
-        """Send what was said first and is not taken; one at a time, so that order is kept."""
+        """Send the first message that is not accepted; one at a time, to keep the order."""
         states = [state for _, state in self._said.values()]
         if self._writer is None or "sent" in states:
             return
@@ -331,7 +334,7 @@ class LocalClient:
         kind: Literal["refused", "taken"] = "refused" if status == "refused" else "taken"
         self._show(Event(kind, id=message_id, outcome=status))
         if status not in {"stored", "duplicate"}:
-            # A command was carried out, or nothing will follow.
+            # A command has run, or no reply will follow.
             self._forget(message_id)
         self._send_next()
 

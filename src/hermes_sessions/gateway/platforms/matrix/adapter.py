@@ -1,4 +1,4 @@
-"""An account on Matrix: how far was read is kept when everything up to there is stored."""
+"""An account on Matrix: the sync position is saved after everything before it is stored."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _SALT: Final = "matrix:salt"
 
 
 class MatrixAdapter(Adapter):
-    """One account, by its client-server API."""
+    """One account, over the client-server API."""
 
     name: ClassVar[str] = "matrix"
     limits: ClassVar[Limits] = Limits(
         text=TEXT_BYTES,
         length_unit="bytes",
         edits=True,
-        # Every change is an event that stays in the room.
+        # Every edit is an event that stays in the room.
         edit_seconds=2.0,
         typing=True,
         idempotent=True,
@@ -69,7 +69,7 @@ class MatrixAdapter(Adapter):
         commands: frozenset[str] = frozenset(),
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """*keeping* is where the device lives; *commands* may be written with ``!``, too."""
+        """*keeping* is the folder of the device; *commands* may also start with ``!``."""
         self._settings = settings
         self._device_folder = device_folder
         self._commands = commands
@@ -83,26 +83,26 @@ class MatrixAdapter(Adapter):
         self._ending = StopSignal()
         self._loop: asyncio.Task[None] | None = None
         self._is_connected = False
-        #: Up to where everything is stored.
+        #: The position up to which everything is stored.
         self._since: str | None = None
-        #: What came after that; and the messages in it that are not stored, once it was read.
+        #: The next response, and its messages that are not stored yet, once it was read.
         self._news: SyncResult | None = None
         self._waiting: deque[Inbound] | None = None
 
     @property
     def unreadable(self) -> int:
-        """Events that could not be read since the start."""
+        """How many events were unreadable since the start."""
         return self._reading.unreadable if self._reading else 0
 
     @property
     def undecrypted(self) -> int:
-        """Events whose keys have not come."""
+        """Events that wait for their keys."""
         return len(self._reading.undecrypted) if self._reading else 0
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
     async def connect(self, services: Services) -> None:
-        """See `Adapter.connect`. At the first start of a device, nothing older is read."""
+        """See `Adapter.connect`. At the first start of a device, older messages are ignored."""
         self._services = services
         self._ending = StopSignal()
         self._waiting = None
@@ -138,7 +138,7 @@ class MatrixAdapter(Adapter):
                 salt = secrets.token_hex(16)
                 await services.save_state(_SALT, salt)
         except HermesSessionsError as error:
-            raise Unreachable(f"The store cannot be used: {error}") from error
+            raise Unreachable(f"The store is unavailable: {error}") from error
         return salt
 
     async def disconnect(self) -> None:
@@ -186,7 +186,7 @@ class MatrixAdapter(Adapter):
             logger.warning("matrix: a new login failed: %s", failure)
 
     async def _receive(self, client: MatrixClient, reading: SyncReader) -> bool:
-        """Take what one answer brought; return whether all of it is stored."""
+        """Deliver the messages of one response; return whether all of them are stored."""
         if self._news is None:
             self._news = await self._ending.result_unless_stopped(
                 client.sync(self._since, self._settings.sync_seconds, whole_state=False)
@@ -208,7 +208,7 @@ class MatrixAdapter(Adapter):
         return await self._confirm(self._news, reading)
 
     async def _confirm(self, news: SyncResult, reading: SyncReader) -> bool:
-        """Keep how far was read: everything up to there is stored, or waits for its key on disk."""
+        """Save the sync position: everything before it is stored, or waits on disk for its key."""
         user_id, device_id = self._identity
         try:
             if reading.remaining != reading.undecrypted:
@@ -218,7 +218,7 @@ class MatrixAdapter(Adapter):
                     self._device_folder.save_position, user_id, device_id or "", news.since
                 )
         except OSError as error:
-            logger.warning("matrix: how far was read cannot be kept: %s", error)
+            logger.warning("matrix: the sync position cannot be saved: %s", error)
             return False
         reading.confirm()
         self._since = news.since
@@ -236,31 +236,31 @@ class MatrixAdapter(Adapter):
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
     async def send(self, target: Target, text: str, *, key: str) -> str:
-        """See `Adapter.send`. The homeserver takes a key once."""
+        """See `Adapter.send`. The homeserver accepts a key once."""
         room_id = _room(target)
         transaction = transaction_id(self._salt, room_id, key)
         return await self._send(room_id, message_content(target, text), transaction)
 
     def chat_type_of(self, chat_id: str) -> str:
-        """A private chat, if two are in the room or the account calls it direct."""
+        """Return "dm" if the room has two members or is marked as direct, else "group"."""
         return "dm" if self._client is None or self._client.view(chat_id).is_direct else "group"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`."""
         if not is_event_id(message_id):
             raise Undeliverable(f"{message_id[:80]!r} is not the id of a message on Matrix.")
-        # Not by a key: the same text may be right again after another one.
+        # Without a key: the same text may be right again after another edit.
         await self._send(_room(target), edit_content(message_id, text), None)
 
     async def _send(self, room_id: str, content: dict[str, Any], transaction: str | None) -> str:
         try:
             return await self._session.send(room_id, content, transaction)
         except LoginRefused as error:
-            # The loop, or the owner, sees to it; the reply waits.
+            # The sync loop or the owner handles it; the reply waits.
             raise Unreachable(str(error)) from error
 
     async def typing(self, target: Target) -> None:
-        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        """See `Adapter.typing`. Errors are only logged."""
         try:
             await self._session.type(_room(target))
         except PlatformError as error:
@@ -274,6 +274,7 @@ class MatrixAdapter(Adapter):
 def _room(target: Target) -> str:
     if not is_room_id(target.chat_id):
         raise Undeliverable(
-            f"{target.chat_id[:80]!r} is no room on Matrix: its id begins with an exclamation mark."
+            f"{target.chat_id[:80]!r} is not a room on Matrix: its id starts with an exclamation "
+            "mark."
         )
     return target.chat_id

@@ -1,7 +1,7 @@
-"""Files on Matrix: what an event says of one, as an attachment, and back. Pure.
+"""Convert files of Matrix events to attachments, and back. Pure.
 
-A file in an encrypted room is encrypted with a key of its own, which came with the message. The
-reference of an attachment holds it, so that the file can be read later.
+A file in an encrypted room has its own key, which arrives with the message. The reference of an
+attachment contains it, so that the file can be decrypted later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayl
 
 Record = Mapping[str, Any]
 
-#: Kinds of messages that are files.
+#: Message types that are files.
 FILE_TYPES: Final[Mapping[str, Kind]] = {
     "m.image": "photo",
     "m.audio": "audio",
@@ -28,7 +28,7 @@ _MAX_SECRET: Final = 256
 
 
 class FileKey(NamedTuple):
-    """What opens an encrypted file."""
+    """Decrypts an encrypted file."""
 
     key: str
     iv: str
@@ -36,7 +36,7 @@ class FileKey(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Where a file is, and what opens it."""
+    """The location and the key of a file."""
 
     server: str
     media_id: str
@@ -47,7 +47,7 @@ def attachment_of(kind: Kind, content: Record) -> Attachment:
     """Return the file of a message.
 
     Raises:
-        UnreadablePayload: it is not said where it is.
+        UnreadablePayload: its location is missing.
     """
     info = content.get("info")
     info = info if isinstance(info, Mapping) else {}
@@ -57,7 +57,7 @@ def attachment_of(kind: Kind, content: Record) -> Attachment:
     elif file_parts(address) is not None:
         reference = str(address)
     else:
-        raise UnreadablePayload("A file has no usable address.")
+        raise UnreadablePayload("A file has no usable URL.")
     return Attachment(
         kind=kind,
         reference=reference,
@@ -68,10 +68,10 @@ def attachment_of(kind: Kind, content: Record) -> Attachment:
 
 
 def reference_of(attachment: Attachment) -> Reference:
-    """Return where the file of an attachment is.
+    """Return the location of an attachment's file.
 
     Raises:
-        Undeliverable: it is not one of Matrix.
+        Undeliverable: it is not a file on Matrix.
     """
     try:
         values = json.loads(attachment.reference)
@@ -79,14 +79,14 @@ def reference_of(attachment: Attachment) -> Reference:
         values = {"url": attachment.reference}
     parts = file_parts(values.get("url")) if isinstance(values, dict) else None
     if parts is None:
-        raise Undeliverable(f"{attachment.reference[:80]!r} is no file on Matrix.")
+        raise Undeliverable(f"{attachment.reference[:80]!r} is not a file on Matrix.")
     if "key" not in values:
         return Reference(*parts)
     return Reference(*parts, FileKey(str(values["key"]), str(values["iv"]), str(values["sha256"])))
 
 
 def caption_of(content: Record) -> str:
-    """Return what was written beside a file: its body, where that is not its name."""
+    """Return the caption of a file: its body, unless that is its name."""
     body, name = content.get("body"), content.get("filename")
     return body if isinstance(body, str) and isinstance(name, str) and body != name else ""
 
@@ -101,5 +101,5 @@ def _locked(file: Record) -> str:
     )
     texts = [part for part in parts if isinstance(part, str) and 0 < len(part) <= _MAX_SECRET]
     if len(texts) != len(parts) or file_parts(parts[0]) is None:
-        raise UnreadablePayload("An encrypted file has no usable address or key.")
+        raise UnreadablePayload("An encrypted file has no usable URL or key.")
     return json.dumps(dict(zip(("url", "key", "iv", "sha256"), texts, strict=True)))

@@ -1,4 +1,4 @@
-"""The client-server API through matrix-nio: its calls, and its errors as those of the port."""
+"""The client-server API through matrix-nio; its errors become those of the port."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ from hermes_sessions.gateway.platforms.matrix.mapping import RoomView
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.port import Undeliverable
 
-# Answers of a homeserver without the events that the library cannot read.
-#
-# Over one of them it would refuse the whole answer, again and again, and never see what comes
-# after.
+# Remove events that the library cannot parse from a response.  The library would refuse the whole
+# response because of one of them, on every retry, and never get past it.
 
-#: What the library raises when something is not what is documented.
+#: Exceptions of the library for data that does not match the specification.
 UNREADABLE: Final = (AttributeError, LookupError, TypeError, ValueError)
 
-#: How it reads the events in the parts of an answer; a page of a history has them at the top.
+#: Parsers for the events in each part of a response; a page of history has them at the top.
 _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "": Event.parse_event,
     "account_data": AccountDataEvent.parse_event,
@@ -61,7 +59,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 
 
 def without_unreadable_events(answer: object, part: str = "") -> tuple[Any, int]:
-    """Return an answer without unreadable events, and how many those were."""
+    """Return a response without unparsable events, and how many those were."""
     if not isinstance(answer, Mapping):
         return answer, 0
     found: dict[str, Any] = {}
@@ -88,16 +86,16 @@ def _is_readable(event: object, read: Callable[[Any], object]) -> bool:
 
 logger = logging.getLogger(__name__)
 
-# What these say of something that they cannot read contains it; we say it without.
+# These loggers would log the content of unparsable data; we log only that it exists.
 for _name in ("nio.events.misc", "nio.responses"):
     logging.getLogger(_name).addFilter(lambda _record: False)
 
 _REQUEST_SECONDS: Final = 30.0
 _STATE_SECONDS: Final = 300.0
 _FILE_SECONDS: Final = 300.0
-#: Typing is shown again after four.
+#: Typing is renewed every four seconds.
 _TYPING_MILLISECONDS: Final = 6_000
-#: Events of a room that one answer brings; those between them and the last answer are asked for.
+#: Events per room in one response; earlier ones are requested separately.
 TIMELINE_LIMIT: Final = 50
 _PAGE: Final = 100
 _NOTHING: Final = {"not_types": ["*"]}
@@ -114,17 +112,17 @@ _FILTER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RoomTimeline:
-    """What is new in a room, in order; what could not be decrypted, too."""
+    """New events of a room, in order, including those that could not be decrypted."""
 
     room_id: str
     events: list[Mapping[str, Any] | Undecrypted]
-    #: Where to ask for what lies between the last answer and these; None when nothing does.
+    #: Where to request the events between the last response and these; None if there are none.
     gap_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """Somebody wants the account in a room."""
+    """An invitation to a room."""
 
     room_id: str
     inviter: str | None
@@ -132,9 +130,9 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What one answer of the homeserver brought."""
+    """One response of the homeserver."""
 
-    #: From where to ask on.
+    #: The position of the next request.
     since: str
     rooms: list[RoomTimeline] = field(default_factory=list)
     invitations: list[Invitation] = field(default_factory=list)
@@ -142,8 +140,8 @@ class SyncResult:
 
 
 class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no types
-    """Goes by the status of an answer: to the library, an error without words is a success, and
-    some errors with words are answers that it cannot read.
+    """Checks the status of a response: the library treats an error without a body as success, and
+    cannot parse some errors with a body.
     """
 
     async def create_matrix_response(
@@ -172,12 +170,12 @@ class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no typ
         found, dropped = without_unreadable_events(await self.parse_body(transport_response))
         answer = response_class.from_dict(found, *data)
         answer.transport_response = transport_response
-        logger.warning("matrix: %d events are skipped: they cannot be read", dropped)
+        logger.warning("matrix: %d events are skipped: they are not readable", dropped)
         return answer
 
 
 class MatrixClient:
-    """One session of an account. Every call raises errors of the port alone."""
+    """One session of an account. Every call raises only errors of the port."""
 
     def __init__(self, settings: MatrixSettings, device_folder: DeviceFolder) -> None:
         self._settings = settings
@@ -195,11 +193,11 @@ class MatrixClient:
             ),
         )
         self.encrypting = RoomEncryption(self._nio)
-        #: Rooms that the account calls direct.
+        #: Rooms that the account marks as direct.
         self._direct: frozenset[str] = frozenset()
 
     async def log_in(self) -> BotIdentity:
-        """Log in, also again when a login was ended.
+        """Log in, again if the login has ended.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -209,7 +207,7 @@ class MatrixClient:
         return identity
 
     async def try_login(self) -> BotIdentity:
-        """Return whose account it is, and leave nothing behind.
+        """Return the account of the credentials, without side effects.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -217,7 +215,7 @@ class MatrixClient:
         return await try_login(self._nio, self._settings, self._device_folder)
 
     async def close(self) -> None:
-        """Close every connection, and the file of the keys."""
+        """Close every connection, and the key store."""
         await self._nio.close()
         if self._nio.store is not None:
             self._nio.store.database.close()
@@ -226,16 +224,16 @@ class MatrixClient:
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
     async def sync(self, since: str | None, seconds: int, *, whole_state: bool) -> SyncResult:
-        """Return what is new, waiting for it if needed. With *whole_state*, the library learns
-        everything about the rooms, which it does not keep.
+        """Return new events; wait for them if there are none. With *whole_state*, the library loads
+        the state of all rooms, which it does not persist.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
         """
-        # The library would take an answer for known that it failed to work through.
+        # Otherwise the library would skip a response that it failed to process.
         self._nio.next_batch = ""
         with translated():
-            # With the whole state, the library itself would wait for ever.
+            # With the whole state, the library would wait without a timeout.
             async with asyncio.timeout(_STATE_SECONDS if whole_state else None):
                 answer = checked(
                     await self._nio.sync(
@@ -271,7 +269,7 @@ class MatrixClient:
     async def events_before(
         self, room_id: str, start: str, until: str
     ) -> tuple[list[Mapping[str, Any] | Undecrypted], str | None]:
-        """Return a page of events before *start*, the newest first, and where the next begins."""
+        """Return a page of events before *start*, newest first, and the next position."""
         with translated():
             page = checked(
                 await self._nio.room_messages(
@@ -281,14 +279,14 @@ class MatrixClient:
         return _sources(room_id, page.chunk), page.end if page.chunk else None
 
     async def event(self, room_id: str, event_id: str) -> Mapping[str, Any]:
-        """Return one event, decrypted where that can be done."""
+        """Return one event, decrypted if possible."""
         with translated():
             answer = checked(await self._nio.room_get_event(room_id, event_id))
         source: Mapping[str, Any] = answer.event.source
         return source
 
     def view(self, room_id: str) -> RoomView:
-        """Return what is known of a room."""
+        """Return the details of a room."""
         room: MatrixRoom | None = self._nio.rooms.get(room_id)
         if room is None:
             return RoomView(room_id)
@@ -303,7 +301,7 @@ class MatrixClient:
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
     async def send(self, room_id: str, content: dict[str, Any], transaction: str | None) -> str:
-        """Send a message, encrypted where the room is, and return the event's id.
+        """Send a message, encrypted if the room is, and return the event's id.
 
         Raises:
             LoginRefused, Unreachable, RateLimited, Undeliverable
@@ -342,7 +340,7 @@ class MatrixClient:
         """Return a file's contents, decrypted.
 
         Raises:
-            Undeliverable: it is gone, larger than *limit*, or not what its key is for.
+            Undeliverable: it no longer exists, is larger than *limit*, or does not match its key.
             LoginRefused, Unreachable, RateLimited
         """
         reference = reference_of(attachment)
@@ -386,7 +384,7 @@ def _refused(status: int, body: bytes, headers: Any) -> Exception:
 
 
 def _sources(room_id: str, events: list[Any]) -> list[Mapping[str, Any] | Undecrypted]:
-    """Return events as the homeserver sent them, or as they were decrypted."""
+    """Return events as received, or decrypted."""
     return [
         Undecrypted(room_id, event.source) if isinstance(event, MegolmEvent) else event.source
         for event in events

@@ -1,6 +1,6 @@
-"""What outlives a process: the device, how far was read, and what could not be decrypted yet.
+"""The state on disk: the device, the sync position, and events that wait for their keys.
 
-Everything is in one folder that only its owner can enter, beside the keys of the device. The three
+Everything is in one folder that only its owner can open, next to the keys of the device. The three
 belong together: without the folder, the account needs a new device.
 """
 
@@ -26,7 +26,7 @@ _UNDECRYPTED: Final = "undecrypted.json"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A session of the account that a password made."""
+    """A session of the account that was created with a password."""
 
     homeserver: str
     user_id: str
@@ -35,43 +35,43 @@ class Device:
 
 
 class Undecrypted(NamedTuple):
-    """An event whose key has not come."""
+    """An event that waits for its key."""
 
     room_id: str
     event: Mapping[str, Any]
 
     @property
     def session_id(self) -> str:
-        """Which key it needs."""
+        """The id of the key."""
         return str(self.event["content"].get("session_id"))
 
 
 class DeviceFolder:
-    """One folder. Its methods block, and are called by one thread at a time.
+    """One folder. Its methods block, and must be called by one thread at a time.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written to.
+        OSError: the disk is full, or the folder is not writable.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone."""
+        """Create the folder, accessible only to its owner."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
 
     def keys_file(self, user_id: str, device_id: str) -> Path:
-        """Return where the keys of a device are, or will be. Whatever it is called, it is here."""
+        """Return the path of a device's keys, in this folder whatever the ids contain."""
         return self.folder / f"{quote(f'{user_id}_{device_id}', safe='@:=+')}.db"
 
     def protect_keys(self) -> None:
-        """Let nobody else read the keys, however the library made their file."""
+        """Make the key file readable only to its owner, however the library created it."""
         for path in self.folder.glob("*.db*"):
             path.chmod(0o600)
 
     def load_device(self) -> Device | None:
-        """Return the device that was saved."""
+        """Return the saved device."""
         try:
             return Device(**(self._load(_DEVICE) or {}))
         except TypeError:
@@ -82,7 +82,7 @@ class DeviceFolder:
         self._save(_DEVICE, asdict(device))
 
     def load_position(self, user_id: str, device_id: str) -> str | None:
-        """Return up to where everything was stored, None at the first start of a device."""
+        """Return the saved sync position, None at the first start of a device."""
         found = self._load(_POSITION) or {}
         if (found.get("user_id"), found.get("device_id")) != (user_id, device_id):
             return None
@@ -90,11 +90,11 @@ class DeviceFolder:
         return since if isinstance(since, str) and since else None
 
     def save_position(self, user_id: str, device_id: str, since: str) -> None:
-        """Save up to where everything was stored; it is on disk when this returns."""
+        """Save the sync position; it is on disk when this returns."""
         self._save(_POSITION, {"user_id": user_id, "device_id": device_id, "since": since})
 
     def load_undecrypted(self) -> list[Undecrypted]:
-        """Return events whose keys had not come, the oldest first."""
+        """Return the events that wait for their keys, oldest first."""
         found = (self._load(_UNDECRYPTED) or {}).get("events")
         return [
             Undecrypted(each["room_id"], each["event"])
@@ -103,7 +103,7 @@ class DeviceFolder:
         ]
 
     def save_undecrypted(self, events: Sequence[Undecrypted]) -> None:
-        """Save events whose keys have not come, in the place of those saved before."""
+        """Save the events that wait for their keys, replacing those saved before."""
         if events:
             self._save(_UNDECRYPTED, {"events": [each._asdict() for each in events]})
         else:
@@ -115,12 +115,12 @@ class DeviceFolder:
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
-            logger.warning("matrix: %s cannot be read, and is made anew: %r", name, error)
+            logger.warning("matrix: %s is not readable, and is created again: %r", name, error)
             return None
         return found if isinstance(found, dict) else None
 
     def _save(self, name: str, values: Mapping[str, Any]) -> None:
-        """Replace a file, so that there is always a whole one."""
+        """Replace a file atomically."""
         self.prepare()
         path = self.folder / name
         new = path.with_suffix(".new")

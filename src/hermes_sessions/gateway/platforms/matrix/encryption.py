@@ -1,7 +1,7 @@
-"""Keys of encrypted rooms: given to everybody who may read, before anything is said.
+"""Keys of encrypted rooms: shared with all members before a message is sent.
 
-Trust: a room's key is given to every device of its members, as the homeserver lists them; a device
-that changes its own keys is not believed any more. See docs/matrix.md.
+Trust: a room's key is shared with every device of its members, as the homeserver lists them; a
+device that changes its own keys is no longer trusted. See docs/matrix.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class RoomEncryption:
         self._sharing = asyncio.Lock()
 
     async def keep_up(self) -> None:
-        """Do what the library wants done after each answer: publish our keys, ask for those of
-        others, answer requests. What fails is tried again the next time.
+        """Do the library's work after each response: upload keys, query those of others, answer
+        requests. Failures are retried the next time.
         """
         client = self._client
         if client.olm is None:
@@ -48,13 +48,13 @@ class RoomEncryption:
             logger.info("matrix: keys could not be exchanged yet: %s", error)
 
     async def prepare(self, room_id: str) -> None:
-        """Return when everybody in a room has the key for what is said next, where it is encrypted.
+        """Share the key of an encrypted room with all members. No-op if the room is not encrypted.
 
-        The library goes on when that fails, and what it then sends cannot be read: so it is done
-        here, step by step.
+        The library continues when that fails and sends a message that cannot be decrypted, so each
+        step is done here.
 
         Raises:
-            Unreachable, RateLimited: not everybody has it; the same may work later.
+            Unreachable, RateLimited: not every member has the key; retry later.
         """
         client = self._client
         room = client.rooms.get(room_id)
@@ -79,7 +79,7 @@ class RoomEncryption:
             checked(answer)
             left_out = self._left_out(room_id)
         except BaseException:
-            # The library would wait for ever for a share that failed.
+            # The library would wait forever for a share that failed.
             if waiting := client.sharing_session.pop(room_id, None):
                 waiting.set()
             client.olm.outbound_group_sessions.pop(room_id, None)
@@ -89,7 +89,7 @@ class RoomEncryption:
             raise Unreachable(f"The key of {room_id} did not reach {', '.join(left_out)}.")
 
     def _left_out(self, room_id: str) -> list[str]:
-        """Return whose devices could have got the key and did not."""
+        """Return the devices that could have got the key and did not."""
         client = self._client
         session = client.olm.outbound_group_sessions[room_id]
         left_out = []
@@ -99,13 +99,13 @@ class RoomEncryption:
                 if who in session.users_shared_with or who in session.users_ignored:
                     continue
                 if client.olm.session_store.get(device.curve25519) is None:
-                    logger.warning("matrix: %s on device %s has no keys left to be given", *who)
+                    logger.warning("matrix: %s on device %s has no one-time keys left", *who)
                     continue
                 left_out.append(f"{user_id} ({device.id})")
         return left_out
 
     def decrypt(self, undecrypted: Undecrypted) -> dict[str, Any] | None:
-        """Return an event whose key has come, None if it has not."""
+        """Return a decrypted event, None if its key is still missing."""
         if self._client.olm is None:
             return None
         event = Event.parse_event(dict(undecrypted.event))

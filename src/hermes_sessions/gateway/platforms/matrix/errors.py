@@ -1,4 +1,4 @@
-"""What a homeserver refuses, as the errors of the port."""
+"""Map errors of a homeserver to errors of the port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 
-#: When the homeserver does not say how long to wait.
+#: Default pause if the homeserver names none.
 _WAIT_SECONDS: Final = 5.0
 _LONGEST_WAIT: Final = 86_400.0
 _MAX_WORDS: Final = 300
@@ -27,15 +27,15 @@ _MAX_WORDS: Final = 300
 _NO_LOGIN: Final = frozenset(
     {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 )
-#: Some homeservers say so with a status that would mean something else.
+#: Some homeservers send this code with an unrelated status.
 _PASSING: Final = frozenset({"M_UNKNOWN_POS", "M_RESOURCE_LIMIT_EXCEEDED"})
 
 
 def checked(response: Any) -> Any:
-    """Return an answer that is no refusal.
+    """Return a successful response.
 
     Raises:
-        RateLimited, Unreachable, Undeliverable, LoginRefused: it is one.
+        RateLimited, Unreachable, Undeliverable, LoginRefused: it is an error.
     """
     if isinstance(response, ErrorResponse):
         raise to_platform_error(response)
@@ -43,7 +43,7 @@ def checked(response: Any) -> Any:
 
 
 def to_platform_error(response: ErrorResponse) -> PlatformError:
-    """Return what the gateway can act on."""
+    """Return the error of the port for an error response."""
     transport = getattr(response, "transport_response", None)
     status = getattr(transport, "status", None)
     code = response.status_code if isinstance(response.status_code, str) else None
@@ -54,24 +54,24 @@ def to_platform_error(response: ErrorResponse) -> PlatformError:
 def refusal(
     status: int | None, code: str | None, words: str, retry_after_ms: object, headers: Any
 ) -> PlatformError:
-    """Return what an HTTP status and the code of an error mean."""
+    """Return the error of the port for an HTTP status and an error code."""
     said = f"{words[:_MAX_WORDS]} ({code or status})"
     if status == 429 or code == "M_LIMIT_EXCEEDED":
         seconds = _seconds(retry_after_ms, headers)
-        return RateLimited(f"The homeserver asks to go more slowly: {said}", seconds)
+        return RateLimited(f"The homeserver's rate limit was reached: {said}", seconds)
     if code in _NO_LOGIN or status == 401:
         return LoginRefused(
-            f"The homeserver does not accept the account's token: {said}. Make another one, or "
-            f"set user and password: see docs/matrix.md."
+            f"The homeserver does not accept the account's token: {said}. Create a new one, or "
+            "set user and password: see docs/matrix.md."
         )
     if status is None or not 400 <= status < 500 or code is None or code in _PASSING:
-        return Unreachable(f"The homeserver could not do it: {said}")
-    return Undeliverable(f"The homeserver refuses it: {said}")
+        return Unreachable(f"The homeserver failed: {said}")
+    return Undeliverable(f"The homeserver refused the request: {said}")
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Let every failure of the library be one of the port."""
+    """Map every failure of the library to an error of the port."""
     try:
         yield
     except PlatformError:
@@ -86,10 +86,10 @@ def translated() -> Iterator[None]:
             raise LoginRefused("The homeserver has ended the login of the account.") from error
         raise Undeliverable(str(error)) from error
     except (EncryptionError, OlmTrustError) as error:
-        raise Undeliverable(f"It cannot be encrypted: {error}") from error
+        raise Undeliverable(f"The message cannot be encrypted: {error}") from error
     except (AttributeError, LookupError, TypeError, ValueError, AssertionError) as error:
-        # The library trusts that answers are what is documented.
-        raise Unreachable(f"The homeserver's answer cannot be read: {error!r}"[:500]) from error
+        # The library assumes that responses match the specification.
+        raise Unreachable(f"The homeserver's response is not readable: {error!r}"[:500]) from error
 
 
 def _seconds(retry_after_ms: object, headers: Any) -> float:

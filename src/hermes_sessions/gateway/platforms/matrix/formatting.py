@@ -1,7 +1,7 @@
-"""Markdown as HTML for Matrix.
+"""Convert Markdown to HTML for Matrix.
 
-Everything is escaped, and tags are nested because they are made from nested pieces: a client can
-show it whatever was written. Only tags that the specification recommends are used.
+All text is escaped, and tags are nested by construction, so that every client can render it. Only
+tags that the specification recommends are used.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from hermes_sessions.gateway.platforms.markdown import (
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id
 from hermes_sessions.gateway.platforms.text_splitter import Fence
 
-# What is sent: the content of events, within the size that an event may have. Pure.
+# The content of events, within the size limit of an event. Pure.
 
-#: Bytes of one message's text. An event has at most 65,536 bytes, in which a change says the text
-#: twice, JSON writes some signs with two bytes, and encryption makes four bytes of three.
+#: Bytes of one message's text. An event has at most 65,536 bytes; an edit contains the text twice,
+#: JSON escapes some characters, and encryption turns three bytes into four.
 TEXT_BYTES: Final = 10_000
-#: What is larger is sent without markup, so that it fits also when it is encrypted.
+#: A larger text is sent without markup, so that it fits even when encrypted.
 _CONTENT_BYTES: Final = 45_000
 
 
 def message_content(target: Target, markdown: str) -> dict[str, Any]:
-    """Return the content of a message, in the thread of *target* and as an answer in groups."""
+    """Return the content of a message, in the thread of *target*, and as a reply in groups."""
     relation = _relation(target)
     related = {"m.relates_to": relation} if relation else {}
     return _fitting(lambda with_markup: {**_words(markdown, with_markup=with_markup), **related})
@@ -50,7 +50,7 @@ def edit_content(message_id: str, markdown: str) -> dict[str, Any]:
 
     def content(with_markup: bool) -> dict[str, Any]:
         new = _words(markdown, with_markup=with_markup)
-        # For clients that do not know of changes.
+        # For clients without support for edits.
         shown = {**new, "body": f"* {new['body']}"}
         if "formatted_body" in new:
             shown["formatted_body"] = f"* {new['formatted_body']}"
@@ -61,7 +61,7 @@ def edit_content(message_id: str, markdown: str) -> dict[str, Any]:
 
 
 def notice_content(text: str, answered: str) -> dict[str, Any]:
-    """Return words about a message that was not understood; other bots leave notices alone."""
+    """Return a notice about a message that was not understood; other bots ignore notices."""
     return {
         "msgtype": "m.notice",
         "body": text,
@@ -71,9 +71,9 @@ def notice_content(text: str, answered: str) -> dict[str, Any]:
 
 
 def transaction_id(salt: str, room_id: str, key: str) -> str:
-    """Return the name under which the homeserver takes a message once.
+    """Return the transaction id, under which the homeserver accepts a message once.
 
-    *salt* belongs to the store that made the key: another store begins to count anew.
+    *salt* belongs to the store that made the key: another store counts from one again.
     """
     named = f"{salt}\0{room_id}\0{key}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(named).hexdigest()[:40]
@@ -81,7 +81,7 @@ def transaction_id(salt: str, room_id: str, key: str) -> str:
 
 def _words(markdown: str, *, with_markup: bool) -> dict[str, Any]:
     text = readable(markdown)
-    # Nobody is called by what happens to look like a name in the text, least of all everybody.
+    # Names in the text are not mentions, least of all @room.
     words: dict[str, Any] = {"msgtype": "m.text", "body": text, "m.mentions": {}}
     html = to_html(text) if with_markup else None
     if html is not None:
@@ -118,13 +118,13 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 _INLINE: Final = InlineHtml(
     tags={"bolded": "strong", "struck": "del", "starred": "em", "lined": "em"},
-    # Those that the specification allows.
+    # Tags that the specification allows.
     addresses=re.compile(r"(?:https?|ftp|mailto|magnet):", re.IGNORECASE),
 )
 
 
 def to_html(markdown: str) -> str | None:
-    """Return *markdown* as HTML, None where there is nothing that plain text would not show."""
+    """Return *markdown* as HTML, None if plain text would look the same."""
     text = readable(markdown)
     shown = "".join(
         _block(text, each) if isinstance(each, Fence) else _prose(each, 0)
@@ -134,8 +134,8 @@ def to_html(markdown: str) -> str | None:
 
 
 def readable(text: str) -> str:
-    """Return *text* without what cannot be sent, no longer than it was: halves of characters, signs
-    that control.
+    """Return *text* without lone surrogates and control characters, which cannot be sent; not
+    longer than before.
     """
     whole = whole_characters(text)
     return _CONTROLS.sub("?", whole.replace("\r\n", "\n"))
@@ -157,7 +157,7 @@ def _prose(text: str, depth: int) -> str:
 
 
 def _blocks(lines: list[str], depth: int) -> Iterator[str]:
-    """Yield one block after the other: paragraphs, quotations, tables, lists."""
+    """Yield the blocks: paragraphs, quotes, tables, lists."""
     paragraph: list[str] = []
     at = 0
     while at < len(lines):
@@ -176,7 +176,7 @@ def _blocks(lines: list[str], depth: int) -> Iterator[str]:
 
 
 def _special(lines: list[str], at: int, depth: int) -> tuple[int, str | None]:
-    """Return where a block that is no paragraph ends, and its HTML; None if there is none here."""
+    """Return the end and the HTML of a block that is not a paragraph; None if there is none."""
     line = lines[at]
     if (found := _HEADING.fullmatch(line)) and found[2].strip():
         level = len(found[1])
@@ -196,7 +196,7 @@ def _special(lines: list[str], at: int, depth: int) -> tuple[int, str | None]:
 
 
 def _item(line: str) -> tuple[int, str | None, str]:
-    """Return how deep an item is, its number and its text."""
+    """Return the indentation of an item, its number and its text."""
     found = _ITEM.fullmatch(line)
     if found is None:
         return 0, None, line
@@ -204,9 +204,9 @@ def _item(line: str) -> tuple[int, str | None, str]:
 
 
 def _list(items: list[tuple[int, str | None, str]]) -> str:
-    """Return a list; what is further to the right is a list inside the item before it."""
+    """Return a list; deeper items form a list inside the item before them."""
     shown: list[str] = []
-    #: Lists that are open, by how deep they are.
+    #: Open lists, by indentation.
     opened: list[tuple[int, str]] = []
     for indent, number, text in items:
         while opened and indent < opened[-1][0] and len(opened) > 1:

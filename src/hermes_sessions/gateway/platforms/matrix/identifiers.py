@@ -1,33 +1,33 @@
-"""How Matrix names people, rooms, events and files. Pure."""
+"""Identifiers of users, rooms, events and files on Matrix. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final, TypeGuard
 
-#: The specification allows no longer ones.
+#: The limit of the specification.
 _LONGEST: Final = 255
 
 _USER: Final = re.compile(r"@[^\s:\0]*:[^\s\0/?#]+")
-#: Since version 12 of rooms there is no server in their ids.
+#: Since room version 12, ids have no server.
 _ROOM: Final = re.compile(r"![^\s:\0/?#]+(?::[^\s\0/?#]+)?")
-#: A slash is part of the ids of the oldest rooms.
+#: Ids of the oldest rooms contain slashes.
 _EVENT: Final = re.compile(r"\$[^\s\0?#]+")
 _FILE: Final = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_=-]+)")
 
 
 def is_user_id(value: object) -> TypeGuard[str]:
-    """Tell whether *value* names somebody: ``@name:server``."""
+    """Return whether *value* is a user id: ``@name:server``."""
     return _is(value, _USER)
 
 
 def is_room_id(value: object) -> TypeGuard[str]:
-    """Tell whether *value* names a room: ``!id:server``, or ``!id``."""
+    """Return whether *value* is a room id: ``!id:server``, or ``!id``."""
     return _is(value, _ROOM)
 
 
 def is_event_id(value: object) -> TypeGuard[str]:
-    """Tell whether *value* names an event: ``$id``."""
+    """Return whether *value* is an event id: ``$id``."""
     return _is(value, _EVENT)
 
 
@@ -38,12 +38,12 @@ def file_parts(address: object) -> tuple[str, str] | None:
 
 
 def local_part(user_id: str) -> str:
-    """Return what stands before the server."""
+    """Return the part before the server."""
     return user_id[1:].partition(":")[0]
 
 
 def server_of(user_id: str) -> str:
-    """Return the server of somebody."""
+    """Return the server of a user."""
     return user_id.partition(":")[2]
 
 

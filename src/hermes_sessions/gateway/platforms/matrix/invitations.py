@@ -1,4 +1,4 @@
-"""Invitations, answered by policy."""
+"""Answer invitations by policy."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _GRACE_SECONDS: Final = 5.0
 
 
 class Invitations:
-    """Those that wait for an answer. They are answered beside everything else: a homeserver far
-    away may take its time, or never answer at all.
+    """Pending invitations. They are answered in the background: a remote homeserver may be slow, or
+    never respond.
     """
 
     def __init__(self, policy: Invites) -> None:
@@ -32,20 +32,20 @@ class Invitations:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, invitations: list[Invitation]) -> None:
-        """Take new ones."""
+        """Add new invitations."""
         for invitation in invitations:
             self._waiting[invitation.room_id] = invitation
             self._attempts[invitation.room_id] = 0
 
     def answer(self, client: MatrixClient, services: Services) -> None:
-        """Begin to answer those that wait; one that cannot be answered is tried again the next
-        time, and given up after some times.
+        """Start to answer pending invitations; failures are retried the next time, a limited number
+        of times.
         """
         if self._waiting and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._answer_all(client, services))
 
     async def stop(self) -> None:
-        """Return when nothing is being answered any more."""
+        """Return when no answer is in progress."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_GRACE_SECONDS)
             self._task.cancel()
@@ -60,10 +60,12 @@ class Invitations:
                 await self._answer(client, services, invitation)
             except (PlatformError, StoreError) as error:
                 is_over = isinstance(error, Undeliverable) or self._attempts[room_id] >= _ATTEMPTS
-                logger.warning("matrix: an invitation to %s is not answered: %s", room_id, error)
+                logger.warning(
+                    "matrix: an invitation to %s could not be answered: %s", room_id, error
+                )
                 if not is_over:
                     continue
-            # Unless there is a new one meanwhile.
+            # Unless a new one has arrived meanwhile.
             if self._waiting.get(room_id) is invitation:
                 del self._waiting[room_id], self._attempts[room_id]
 

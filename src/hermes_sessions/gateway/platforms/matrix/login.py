@@ -1,4 +1,4 @@
-"""Logging in: by a token, by the device that was kept, or by a password that makes one."""
+"""Log in with a token, with the saved device, or with a password, which creates a device."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KEYS_PATH: Final = "/_matrix/client/v3/keys/query"
 
 
 class BotIdentity(NamedTuple):
-    """Whose session it is."""
+    """The account and the device of a session."""
 
     user_id: str
-    #: None where the token belongs to no device; nothing can be encrypted then.
+    #: None if the token has no device; then encryption is not possible.
     device_id: str | None
 
 
@@ -36,7 +36,7 @@ async def log_in(
     """Log in and load the keys of the device.
 
     Raises:
-        LoginRefused: the token, the password or the device cannot be used.
+        LoginRefused: the token, the password or the device is not usable.
         Unreachable, RateLimited
     """
     try:
@@ -49,8 +49,7 @@ async def log_in(
         await _load_keys(client, device_folder, identity)
     except OSError as error:
         raise LoginRefused(
-            f"The folder {device_folder.folder} cannot be used, and the keys of the account belong "
-            f"there: {error}"
+            f"The folder {device_folder.folder} for the keys of the account is not usable: {error}"
         ) from error
     return identity
 
@@ -58,10 +57,10 @@ async def log_in(
 async def try_login(
     client: AsyncClient, settings: MatrixSettings, device_folder: DeviceFolder
 ) -> BotIdentity:
-    """See whether a login is possible, and leave nothing behind: not here, and not there.
+    """Check whether a login is possible, without side effects here or on the homeserver.
 
     Raises:
-        LoginRefused: the token, the password or the device cannot be used.
+        LoginRefused: the token, the password or the device is not usable.
         Unreachable, RateLimited
     """
     if not settings.token:
@@ -94,7 +93,9 @@ async def _by_device_or_password(
         try:
             return await _by_token(client, kept.token)
         except LoginRefused:
-            logger.info("matrix: the login of device %s has ended; a new one", kept.device_id)
+            logger.info(
+                "matrix: the login of device %s has ended; logging in again", kept.device_id
+            )
     return await _by_password(client, settings, device_folder, kept.device_id if kept else None)
 
 
@@ -104,7 +105,7 @@ async def _by_password(
     device_folder: DeviceFolder,
     device_id: str | None,
 ) -> BotIdentity:
-    """Log in as a device of before, whose keys go on being good, or as a new one."""
+    """Log in as the saved device, whose keys stay valid, or as a new one."""
     found = await _log_in_by_password(client, settings, device_id)
     device = Device(settings.homeserver, found.user_id, found.device_id, found.access_token)
     await asyncio.to_thread(device_folder.save_device, device)
@@ -114,7 +115,7 @@ async def _by_password(
 def _require_same_user(settings: MatrixSettings, identity: BotIdentity) -> None:
     if settings.user and settings.user != identity.user_id:
         raise LoginRefused(
-            f"platforms.matrix.token belongs to {identity.user_id}, and platforms.matrix.user is "
+            f"platforms.matrix.token belongs to {identity.user_id}, but platforms.matrix.user is "
             f"{settings.user}."
         )
 
@@ -122,7 +123,7 @@ def _require_same_user(settings: MatrixSettings, identity: BotIdentity) -> None:
 async def _log_in_by_password(
     client: AsyncClient, settings: MatrixSettings, device_id: str | None
 ) -> Any:
-    """Return what the homeserver says about the session that was begun."""
+    """Return the homeserver's account and device of the session."""
     asked: dict[str, Any] = {
         "type": "m.login.password",
         "identifier": {"type": "m.id.user", "user": settings.user},
@@ -131,15 +132,15 @@ async def _log_in_by_password(
         **({"device_id": device_id} if device_id else {}),
     }
     client.access_token = ""
-    # The library would load the keys by itself, before it is known whether they are here.
+    # The library would load the keys on its own, before we know whether they exist.
     store_path, client.store_path = client.store_path, ""
     try:
         with translated():
             return checked(await client.login_raw(asked))
     except (LoginRefused, Undeliverable) as error:
         raise LoginRefused(
-            f"The homeserver refuses the login of {settings.user}: {error} Is "
-            f"platforms.matrix.password right, and is login by password allowed there?"
+            f"The homeserver refused the login of {settings.user}: {error} Check "
+            "platforms.matrix.password, and that the homeserver allows logins by password."
         ) from error
     finally:
         client.store_path = store_path
@@ -149,7 +150,7 @@ async def _load_keys(
     client: AsyncClient, device_folder: DeviceFolder, identity: BotIdentity
 ) -> None:
     if identity.device_id is None:
-        logger.warning("matrix: the token belongs to no device; encrypted rooms cannot be read")
+        logger.warning("matrix: the token has no device; encrypted rooms cannot be read")
         client.user_id = identity.user_id
         return
     if client.olm is not None:
@@ -160,8 +161,8 @@ async def _load_keys(
         client.restore_login(identity.user_id, identity.device_id, client.access_token)
     except (PeeweeException, ValueError) as error:
         raise LoginRefused(
-            f"The keys of the account cannot be read from {keys}: {error}. Put a backup of the "
-            f"folder there, or see docs/matrix.md for a new device."
+            f"The keys of the account cannot be read from {keys}: {error}. Restore the folder "
+            "from a backup, or see docs/matrix.md for a new device."
         ) from error
     await asyncio.to_thread(device_folder.protect_keys)
 
@@ -169,14 +170,14 @@ async def _load_keys(
 async def _require_own_keys(
     client: AsyncClient, device_folder: DeviceFolder, identity: BotIdentity, device_id: str
 ) -> Path:
-    """Return where the keys of a device are, or will be made."""
+    """Return the path of a device's keys, existing or new."""
     keys = device_folder.keys_file(identity.user_id, device_id)
     if not keys.exists() and await _has_keys_elsewhere(client, identity):
         raise LoginRefused(
-            f"The device {device_id} of {identity.user_id} belongs to another program, or the "
-            f"folder {device_folder.folder} was lost: its keys are not here, so what the gateway "
-            f"writes in encrypted rooms could not be read. Make a token for the gateway alone: see "
-            f"docs/matrix.md."
+            f"The keys of device {device_id} of {identity.user_id} are not here: it belongs to "
+            f"another program, or the folder {device_folder.folder} was lost. Messages in "
+            "encrypted rooms would not be readable. Create a token only for the gateway: see "
+            "docs/matrix.md."
         )
     return keys
 

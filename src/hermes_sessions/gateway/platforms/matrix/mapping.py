@@ -1,7 +1,7 @@
-"""Events of Matrix as messages of the gateway. Pure, and trusting nothing.
+"""Map events of Matrix to messages of the gateway. Pure; validates everything.
 
-An event comes as parsed JSON, decrypted where it was encrypted, not as an object of the SDK, so
-that one that nobody foresaw is skipped alone.
+An event is parsed JSON, decrypted if it was encrypted, and not an object of the SDK, so that an
+unexpected one is skipped alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hermes_sessions.gateway.platforms.payloads import record, short, within
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.source import Platform, SessionSource
 
-# Whether a message in a room is for the bot, and what it says besides the bot's name. Pure.
+# Whether a message in a room is for the bot, and its text without the bot's name. Pure.
 
-#: What clients without a better way put before an answer: lines of the message that it answers.
+#: The fallback of replies: quoted lines of the message that is answered.
 _FALLBACK: Final = re.compile(r"> (?:\* )?<(@[^>\s]+)> ?([^\n]*(?:\n>[^\n]*)*)\n\n?")
 
 
@@ -39,7 +39,7 @@ _BANG: Final = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class ReplyFallback:
-    """The words that an answer repeats."""
+    """A quote in a reply."""
 
     author: str
     text: str
@@ -47,17 +47,17 @@ class ReplyFallback:
 
 @dataclass(frozen=True, slots=True)
 class BotNames:
-    """The bot, as people call it."""
+    """The bot's names."""
 
     user_id: str
-    #: What the room shows for it.
+    #: Its display name in the room.
     display_name: str | None = None
-    #: Names of commands, which may also be written with an exclamation mark: clients keep what
-    #: begins with a slash for themselves.
+    #: Names of commands, which may also start with an exclamation mark: clients handle a leading
+    #: slash themselves.
     commands: frozenset[str] = frozenset()
 
     def is_meant(self, content: Record, text: str) -> bool:
-        """Tell whether a message mentions the bot, or is a command; *text* is all that it says."""
+        """Return whether a message mentions the bot or is a command; *text* is its whole text."""
         mentions = content.get("m.mentions")
         if isinstance(mentions, Mapping):
             named = mentions.get("user_ids")
@@ -72,12 +72,12 @@ class BotNames:
         return any(f"matrix.to/#/{link}" in markup for link in links)
 
     def without_name(self, text: str) -> str:
-        """Return *text* without the bot's name at its beginning."""
+        """Return *text* without the bot's name at its start."""
         found = self._opening().match(text)
         return text[found.end() :] if found else text
 
     def as_command(self, text: str) -> str:
-        """Return ``!new`` as ``/new``, if there is such a command; anything else as it is."""
+        """Return ``!new`` as ``/new`` if that is a command; anything else unchanged."""
         found = _BANG.match(text)
         if found and found[1].lower() in self.commands:
             return f"/{text[1:]}"
@@ -86,14 +86,14 @@ class BotNames:
     def _opening(self) -> re.Pattern[str]:
         whole, short = re.escape(self.user_id), re.escape(local_part(self.user_id))
         shown = f"|{re.escape(self.display_name)}" if self.display_name else ""
-        # A name without a sign before it must be followed by one: "Hermes is a god" is no address.
-        # After a short name with one, a colon may be a part of the id of somebody else.
+        # A name without @ must be followed by punctuation: "Hermes is a god" does not address the
+        # bot. After a short name with @, a colon may be part of another user's id.
         opening = rf"(?:{whole}(?:[,:]|(?=\s|$))|@{short}[,:]?(?=\s|$)|(?:{short}{shown})[,:])\s*"
         return re.compile(opening, re.IGNORECASE)
 
 
 def split_fallback(content: Record, text: str) -> tuple[ReplyFallback | None, str]:
-    """Return what an answer repeats, and what it says itself."""
+    """Split a reply into its quote and its own text."""
     relation = content.get("m.relates_to")
     if not isinstance(relation, Mapping) or "m.in_reply_to" not in relation:
         return None, text
@@ -105,7 +105,7 @@ def split_fallback(content: Record, text: str) -> tuple[ReplyFallback | None, st
     return ReplyFallback(found[1], quoted), text[found.end() :]
 
 
-#: An event has at most 65,536 bytes; what is above it is not from there.
+#: An event has at most 65,536 bytes; a longer text is not from there.
 MAX_TEXT: Final = 100_000
 #: As much of a quoted message as makes clear what is meant.
 _MAX_QUOTED: Final = 1000
@@ -119,24 +119,24 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RoomView:
-    """What is known of a room when an event of it is read."""
+    """A room, as known when an event is read."""
 
     room_id: str
     name: str | None = None
     topic: str | None = None
-    #: A conversation of two, or one that the account calls direct.
+    #: A room of two, or one that the account marks as direct.
     is_direct: bool = False
-    #: What the room shows for its members, by their ids.
+    #: Display names of members, by id.
     names: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, user_id: str) -> str:
-        """Return what somebody is called here."""
+        """Return a member's display name."""
         return short(self.names.get(user_id)) or local_part(user_id)
 
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How events are read: who the bot is, and what it takes."""
+    """Reads events for one bot."""
 
     #: ``@name:server``.
     user_id: str
@@ -146,24 +146,24 @@ class InboundReader:
     commands: frozenset[str] = frozenset()
 
     def read(self, event: object, room: RoomView) -> Inbound | None:
-        """Return the message in *event*, None when there is none for the agent: state, reactions,
-        edits, deletions, notices of other bots, what the account wrote itself.
+        """Return the message in *event*, None if it has none for the agent: state, reactions,
+        edits, deletions, notices of other bots, the account's own messages.
 
         Raises:
-            UnreadablePayload: it is not what the specification says, or far too large.
+            UnreadablePayload: it does not match the specification, or is far too large.
         """
         event = record(event, "An event")
         if event.get("type") not in (_MESSAGE, _STICKER) or "state_key" in event:
             return None
         sender = event.get("sender")
         if not is_user_id(sender):
-            raise UnreadablePayload("It is not known who sent an event.")
+            raise UnreadablePayload("An event has no sender.")
         content = record(event.get("content"), "The content of an event")
         if sender == self.user_id or not content or edit_of(event) is not None:
-            return None  # what was deleted has no content any more
+            return None  # a deleted message has no content
         kind = _STICKER if event["type"] == _STICKER else content.get("msgtype")
         if not isinstance(kind, str):
-            raise UnreadablePayload("A message does not say what kind it is.")
+            raise UnreadablePayload("A message has no type.")
         if kind not in _TEXTS and kind != _STICKER:
             return None
         return self._message(event, content, kind, sender, room)
@@ -200,8 +200,8 @@ class InboundReader:
         )
 
     def with_quotation(self, inbound: Inbound, answered: object, room: RoomView) -> Inbound:
-        """Return a message with the words of the event that it answers before its own; as it is
-        where those cannot be read, or are the bot's.
+        """Return a message with a quote of the event that it answers; unchanged if that is not
+        readable, or the bot's own.
         """
         event = answered if isinstance(answered, Mapping) else {}
         content, sender = event.get("content"), event.get("sender")
@@ -215,7 +215,7 @@ class InboundReader:
         return replace(inbound, text=quoted + inbound.text)
 
     def quotation(self, quoted: ReplyFallback, text: str, room: RoomView) -> str:
-        """Return what stands before an answer; one to the bot needs no reminder."""
+        """Return the quote before a reply; a reply to the bot needs none."""
         if quoted.author == self.user_id or text.startswith("/") or not quoted.text.strip():
             return ""
         cut = quoted.text[:_MAX_QUOTED] + ("…" if len(quoted.text) > _MAX_QUOTED else "")
@@ -247,17 +247,17 @@ class InboundReader:
 
 
 def edit_of(event: Record) -> str | None:
-    """Return the id of the event that *event* replaces, None when it is no edit."""
+    """Return the id of the event that *event* replaces, None if it is not an edit."""
     relation = _relation(event.get("content"))
     changed = relation.get("event_id") if relation.get("rel_type") == "m.replace" else None
     return changed if isinstance(changed, str) else None
 
 
 def with_edits(events: Iterable[object]) -> list[object]:
-    """Return events as they read after those among them that change others.
+    """Return events with the edits among them applied.
 
-    What was changed before anybody read it is read as it is now. A change of something that was
-    read already is not: an answer was given to that.
+    A message that was edited before it was read has its new text. An edit of a message that was
+    read before is ignored: it has been answered.
     """
     events = list(events)
     changes: dict[tuple[object, object], Record] = {}
@@ -272,7 +272,7 @@ def with_edits(events: Iterable[object]) -> list[object]:
 def _changed(event: object, changes: Mapping[tuple[object, object], Record]) -> object:
     if not isinstance(event, Mapping) or not isinstance(event.get("event_id"), str):
         return event
-    # Only whoever wrote something can change it.
+    # Only the sender of a message can edit it.
     new = changes.get((event["event_id"], event.get("sender")))
     content = event.get("content")
     if new is None or not isinstance(content, Mapping) or not content:
@@ -297,14 +297,14 @@ def _written(content: Record, kind: str) -> str:
 
 
 def _relations(content: Record) -> tuple[str | None, str | None]:
-    """Return the thread of a message, and the one that it answers."""
+    """Return the thread of a message, and the event that it answers."""
     relation = _relation(content)
     thread: object = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
     if thread is not None and not is_event_id(thread):
         raise UnreadablePayload("A thread has no usable id.")
     answer = relation.get("m.in_reply_to")
     answered = answer.get("event_id") if isinstance(answer, Mapping) else None
-    # For clients without threads, everything in a thread seems to answer the one before it.
+    # For clients without threads, each message of a thread is a reply to the one before it.
     is_real = thread is None or relation.get("is_falling_back") is not True
     return thread, answered if is_real and is_event_id(answered) else None
 

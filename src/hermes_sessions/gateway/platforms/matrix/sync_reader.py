@@ -1,6 +1,6 @@
-"""From news of the homeserver to messages: gaps filled, keys awaited, answers with their quotation.
+"""Turn sync responses into messages: fill gaps, wait for keys, quote replied messages.
 
-What cannot be decrypted is reported, kept and tried again when keys come; it is never dropped.
+Events that cannot be decrypted are logged, kept and retried when keys arrive; they are not dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 
-# Which events of a room are news: none before the bot was invited, none left out in between.
+# Which events of a room are new: none before the bot's invitation, and no gaps.
 
 
 RoomEvent = Mapping[str, Any] | Undecrypted
@@ -34,10 +34,10 @@ async def all_new_events(
     user_id: str,
     wait: Callable[[Awaitable[Any]], Awaitable[Any]],
 ) -> list[RoomEvent]:
-    """Return everything that happened in a room after *since* and is for the bot to read.
+    """Return the events of a room after *since* that are for the bot to read.
 
-    An answer brings the last events of a room alone; those before them are asked for, page by page.
-    *wait* is around every question.
+    A response has only the latest events of a room; earlier ones are requested page by page. *wait*
+    wraps every request.
 
     Raises:
         RateLimited, Unreachable, Undeliverable
@@ -45,7 +45,7 @@ async def all_new_events(
     before: list[RoomEvent] = []
     start = news.gap_before
     seen: set[str] = set()
-    # A server that names the same place again would be asked for ever.
+    # A server that returns the same position again would be asked forever.
     while (
         start is not None and start not in seen and not _has_joined(user_id, news.events + before)
     ):
@@ -56,9 +56,9 @@ async def all_new_events(
 
 
 def since_invited(user_id: str, events: Sequence[RoomEvent]) -> list[RoomEvent]:
-    """Return the events after the invitation of the bot, if it came into the room among them.
+    """Return the events after the bot's invitation, if it joined the room among them.
 
-    Whoever invites it and writes at once means it; what was said before was said to others.
+    Messages right after the invitation are for the bot; earlier ones were for others.
     """
     begin = 0
     invited: int | None = None
@@ -73,14 +73,14 @@ def since_invited(user_id: str, events: Sequence[RoomEvent]) -> list[RoomEvent]:
 
 
 def _has_joined(user_id: str, events: Sequence[RoomEvent]) -> bool:
-    """Tell whether the bot came into the room among *events*, and its invitation is there."""
+    """Return whether the bot joined the room among *events*, and its invitation is there."""
     memberships = [_membership(user_id, event) for event in events]
     has_come = any(now == "join" and before != "join" for now, before in memberships)
     return has_come and any(now == "invite" for now, _ in memberships)
 
 
 def _membership(user_id: str, event: RoomEvent) -> tuple[object, object]:
-    """Return what somebody is in the room after an event about them, and was before."""
+    """Return a member's membership after an event, and before it."""
     if isinstance(event, Undecrypted) or event.get("type") != "m.room.member":
         return None, None
     content = event.get("content")
@@ -94,41 +94,42 @@ def _membership(user_id: str, event: RoomEvent) -> tuple[object, object]:
 
 logger = logging.getLogger(__name__)
 
-#: What is older is given up when more wait for their keys.
+#: The oldest events are given up when more wait for their keys.
 _MOST_UNDECRYPTED: Final = 1000
 _UNDECRYPTED_NOTICE: Final = (
-    "I cannot decrypt this message: its key has not reached me. I will answer when it does. If it "
-    "does not, please write again."
+    "I cannot decrypt this message: its key has not reached me. I will answer when it does. If "
+    "it does not, please write again."
 )
 
 Wait = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
 class SyncReader:
-    """Reads the news of one session."""
+    """Reads the sync responses of one session."""
 
     def __init__(
         self, client: MatrixClient, reader: InboundReader, undecrypted: Iterable[Undecrypted]
     ) -> None:
-        """*undecrypted* is what an earlier process could not decrypt."""
+        """*undecrypted* are the events that an earlier process could not decrypt."""
         self._client = client
         self._reader = reader
-        #: What cannot be decrypted, up to what was confirmed; and with what was read after that.
+        #: Undecrypted events up to the confirmed response; and including the latest one.
         self.undecrypted = list(undecrypted)
         self.remaining = list(self.undecrypted)
         self._is_first = True
         self._told = {each.session_id for each in self.undecrypted}
-        #: Events that could not be read.
+        #: How many events were unreadable.
         self.unreadable = 0
 
     async def read(self, news: SyncResult, since: str | None, wait: Wait) -> list[Inbound]:
-        """Return the messages for the gateway, in order. May be called again with the same news.
+        """Return the messages for the gateway, in order. May be called again with the same
+        response.
 
-        *since* is where the news begin; without it they are history, and nothing in them is read.
-        *wait* is around whatever takes time.
+        *since* is the position before the response; without it everything is history, and ignored.
+        *wait* wraps every operation that takes time.
 
         Raises:
-            RateLimited, Unreachable: the homeserver does not tell everything now.
+            RateLimited, Unreachable: the homeserver cannot deliver everything now.
         """
         found = self._decrypted_now() if news.has_keys or self._is_first else []
         still = [each for each in self.undecrypted if not any(each is one for one, _ in found)]
@@ -143,7 +144,7 @@ class SyncReader:
                     self._client, room, since or "", self._reader.user_id, wait
                 )
             except Undeliverable as error:
-                # The bot is not in the room any more, for example.
+                # For example, the bot has left the room.
                 logger.warning("matrix: a gap in %s cannot be filled: %s", room.room_id, error)
                 events = list(room.events)
             missing = [event for event in events if self._is_missed(event)]
@@ -155,12 +156,12 @@ class SyncReader:
         return messages
 
     def confirm(self) -> None:
-        """What was read last is stored."""
+        """Confirm that the latest response is stored."""
         self.undecrypted = self.remaining
         self._is_first = False
 
     def _is_missed(self, event: RoomEvent) -> TypeGuard[Undecrypted]:
-        """Tell whether something of somebody else cannot be decrypted."""
+        """Return whether an event of another user cannot be decrypted."""
         is_own = (
             isinstance(event, Undecrypted) and event.event.get("sender") == self._reader.user_id
         )
@@ -188,7 +189,7 @@ class SyncReader:
         except UnreadablePayload as problem:
             self._skip(str(problem), event)
         except Exception:
-            # Nobody foresaw it; those behind it arrive.
+            # An unexpected error must not block the events behind it.
             self.unreadable += 1
             logger.exception("matrix: an event could not be read")
         return None
@@ -199,18 +200,18 @@ class SyncReader:
         logger.warning("matrix: event %.80r is skipped: %s", event_id, why)
 
     async def _with_quotation(self, inbound: Inbound, view: RoomView, wait: Wait) -> Inbound:
-        """Add what a message answers; it is not worth more than one question."""
+        """Add the quote of a reply; make only one request for it."""
         if inbound.reply_to is None or inbound.text.startswith(("/", "> ")):
             return inbound
         try:
             answered = await wait(self._client.event(view.room_id, inbound.reply_to))
         except PlatformError as error:
-            logger.info("matrix: what was answered cannot be read: %s", error)
+            logger.info("matrix: the message that is answered is not readable: %s", error)
             return inbound
         return self._reader.with_quotation(inbound, answered, view)
 
     async def _report(self, undecrypted: Undecrypted, wait: Wait) -> None:
-        """Say that something cannot be decrypted: in the log, and to a person who waits alone."""
+        """Report an undecrypted event: in the log, and to the sender in a private chat."""
         event_id = undecrypted.event.get("event_id")
         sender = undecrypted.event.get("sender")
         logger.warning(
@@ -228,10 +229,10 @@ class SyncReader:
             content = notice_content(_UNDECRYPTED_NOTICE, event_id)
             await wait(self._client.send(undecrypted.room_id, content, None))
         except PlatformError as error:
-            logger.info("matrix: the notice about it was not sent: %s", error)
+            logger.info("matrix: the notice about it could not be sent: %s", error)
 
     def _bounded(self, undecrypted: list[Undecrypted]) -> list[Undecrypted]:
         over = len(undecrypted) - _MOST_UNDECRYPTED
         if over > 0:
-            logger.warning("matrix: %d events are given up: their keys never came", over)
+            logger.warning("matrix: %d events are given up: their keys did not arrive", over)
         return undecrypted[-_MOST_UNDECRYPTED:]

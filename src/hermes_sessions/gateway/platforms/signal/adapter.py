@@ -1,4 +1,4 @@
-"""An account on Signal: what is read is on disk at once, and then stored in its order."""
+"""An account on Signal: messages are journalled on arrival, and then stored in order."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 
 logger = logging.getLogger(__name__)
 
-#: When more wait to be stored, no others are fetched from Signal until all are.
+#: Above this number of unstored messages, none are fetched from Signal until all are stored.
 _MOST_WAITING: Final = 1000
-#: Signal's apps do not show a change of what was sent longer ago.
+#: Signal's apps ignore edits of older messages.
 _EDIT_SECONDS: Final = 24 * 3600
 _TYPING_SECONDS: Final = 10.0
-#: A connection that lasted so long was a good one.
+#: A connection that lasted longer resets the count of failures.
 _STEADY_SECONDS: Final = 60.0
-#: Nothing arrives after this.
+#: Marks the end of the queue.
 _OVER: Final = object()
 
 
@@ -59,8 +59,8 @@ class SignalAdapter(Adapter):
 
     name: ClassVar[str] = "signal"
     limits: ClassVar[Limits] = Limits(
-        # Longer ones are sent as a file, of which Signal shows the beginning. Every change is a
-        # message to every device of everybody.
+        # Longer texts are sent as a file, and Signal shows only their start. Every edit is a
+        # message to every device of every member.
         text=2000,
         length_unit="bytes",
         edits=True,
@@ -76,7 +76,7 @@ class SignalAdapter(Adapter):
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*journal* keeps what was received and is not stored."""
+        """*journal* keeps messages that were received and not yet stored."""
         self._settings = settings
         self._journal = journal
         self._sleep = sleep
@@ -91,17 +91,17 @@ class SignalAdapter(Adapter):
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ending = StopSignal()
-        #: What was notified, and is not on disk.
+        #: Notifications that are not journalled yet.
         self._notified: asyncio.Queue[object] = asyncio.Queue()
-        #: What is on disk, and not stored.
+        #: Messages that are journalled and not stored yet.
         self._waiting: deque[Inbound] = deque()
         self._has_waiting = asyncio.Event()
-        #: The journal and the subscription are changed by one task at a time.
+        #: Only one task at a time changes the journal and the subscription.
         self._changing = asyncio.Lock()
         self._is_paused = False
-        #: Whether the daemon was seen to receive without being asked.
+        #: Whether the daemon receives without a subscription.
         self._is_automatic = False
-        #: What could not be read since the start.
+        #: How many notifications were unreadable since the start.
         self.unreadable = 0
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
@@ -152,19 +152,19 @@ class SignalAdapter(Adapter):
             except PlatformError as error:
                 logger.warning("signal: %s", error)
             except Exception:
-                # Whatever it is: messages go on arriving.
+                # Any error: keep receiving.
                 logger.exception("signal: the connection failed")
             failures = 1 if now() - since > _STEADY_SECONDS else failures + 1
             pause = pause_after(failures)
-            logger.info("signal: next try in %g s", pause)
+            logger.info("signal: retrying in %g s", pause)
             await self._ending.pause(self._sleep, pause)
 
     async def _be_connected(self) -> None:
-        """Connect if that is needed, and raise when the connection is lost."""
+        """Connect if needed, and raise when the connection is lost."""
         if self._subscription is None:
             async with self._changing:
                 self._subscription = await self._ending.result_unless_stopped(self._subscribe())
-            logger.info("signal: connected again")
+            logger.info("signal: reconnected")
         await self._ending.result_unless_stopped(self._subscription.wait_until_lost())
         await self._drop()
         raise Unreachable("The connection to signal-cli was lost")
@@ -176,12 +176,12 @@ class SignalAdapter(Adapter):
             await subscription.close()
 
     async def disconnect(self) -> None:
-        """See `Adapter.disconnect`. What cannot be stored stays in the journal."""
+        """See `Adapter.disconnect`. Messages that cannot be stored stay in the journal."""
         self._ending.ask()
         self._has_waiting.set()
         if self._tasks:
             await self._pause()
-        # In this order: what was notified is written down, what is written down is stored.
+        # In this order: notifications are journalled, then journalled messages are stored.
         self._notified.put_nowait(_OVER)
         await asyncio.gather(*self._tasks)
         await self._close()
@@ -213,10 +213,10 @@ class SignalAdapter(Adapter):
 
     def _skip(self, why: str) -> None:
         self.unreadable += 1
-        logger.warning("signal: something is skipped: %s", why)
+        logger.warning("signal: a message is skipped: %s", why)
 
     async def _write_down(self) -> None:
-        """Write to the journal what arrives, all at once what came together; until `_OVER`."""
+        """Journal notifications, those that arrived together in one write; until `_OVER`."""
         is_over = False
         while not is_over:
             arrived = [await self._notified.get()]
@@ -235,15 +235,15 @@ class SignalAdapter(Adapter):
         if not self._is_automatic and isinstance(params, dict) and "envelope" in params:
             self._is_automatic = True
             logger.warning(
-                "signal: the daemon was not started with --receive-mode manual; while the gateway "
-                "is away, messages can be lost: see docs/signal.md"
+                "signal: the daemon was not started with --receive-mode manual; messages can be "
+                "lost while the gateway is down: see docs/signal.md"
             )
         try:
             return self._reader.read(params)
         except UnreadablePayload as problem:
             self._skip(str(problem))
         except Exception:
-            # Nobody foresaw it; those behind it arrive.
+            # An unexpected error must not block the messages behind it.
             self.unreadable += 1
             logger.exception("signal: a message could not be read")
         return None
@@ -253,8 +253,10 @@ class SignalAdapter(Adapter):
             try:
                 await asyncio.to_thread(self._journal.append, messages)
             except OSError as error:
-                # They are still in memory, and will be stored if the process lives.
-                logger.warning("signal: what arrived cannot be written down: %s", error)
+                # They are still in memory, and are stored unless the process dies first.
+                logger.warning(
+                    "signal: received messages cannot be written to the journal: %s", error
+                )
             self._wait_for(messages)
 
     def _wait_for(self, messages: list[Inbound]) -> None:
@@ -263,7 +265,7 @@ class SignalAdapter(Adapter):
             self._has_waiting.set()
 
     async def _store(self) -> None:
-        """Give the gateway what waits, in order, and forget it when all of it is stored."""
+        """Deliver waiting messages in order; clear the journal when all are stored."""
         failures = 0
         while True:
             while not self._waiting:
@@ -282,7 +284,7 @@ class SignalAdapter(Adapter):
                 return
 
     async def _next_to_store(self) -> None:
-        """Return when something may wait, or nothing more will."""
+        """Return when a message may be waiting, or no more will arrive."""
         if self._ending.is_stop_requested:
             await asyncio.wait({self._tasks[1]})
             return
@@ -305,12 +307,12 @@ class SignalAdapter(Adapter):
             try:
                 await asyncio.to_thread(self._journal.clear)
             except OSError as error:
-                # It is offered once more at the next start, and recognised.
+                # Its messages are delivered again at the next start, and recognised.
                 logger.warning("signal: the journal cannot be cleared: %s", error)
             await self._resume()
 
     async def _pause(self) -> None:
-        """Leave at Signal what is still there."""
+        """Stop receiving; Signal keeps further messages."""
         async with self._changing:
             if self._is_paused:
                 return
@@ -327,8 +329,8 @@ class SignalAdapter(Adapter):
             try:
                 await self._subscription.begin()
             except PlatformError as error:
-                # A new connection begins anew.
-                logger.warning("signal: receiving could not go on: %s", error)
+                # A new connection subscribes again.
+                logger.warning("signal: receiving could not be resumed: %s", error)
                 await self._subscription.close()
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────
@@ -339,11 +341,11 @@ class SignalAdapter(Adapter):
         result = await self._connection.ask("send", params)
         timestamp = result.get("timestamp") if isinstance(result, dict) else None
         if not is_timestamp(timestamp):
-            raise Unreachable("signal-cli did not say by what the message is known.")
+            raise Unreachable("signal-cli's response has no message timestamp.")
         return str(timestamp)
 
     def chat_type_of(self, chat_id: str) -> str:
-        """A group, if it has the id of one."""
+        """Return "group" if the id is that of a group, else "dm"."""
         return "group" if person_id(chat_id) is None and group_id(chat_id) else "dm"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
@@ -352,12 +354,12 @@ class SignalAdapter(Adapter):
         if name is None:
             raise Undeliverable(f"{message_id!r} is not the id of a message on Signal.")
         if self._clock() - name.timestamp / 1000 > _EDIT_SECONDS:
-            raise Undeliverable("Signal shows no changes of what was sent a day ago.")
+            raise Undeliverable("Signal does not show edits of messages that are older than a day.")
         params = {**_recipient(target.chat_id), **_text(text), "editTimestamp": name.timestamp}
         await self._connection.ask("send", params)
 
     async def typing(self, target: Target) -> None:
-        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        """See `Adapter.typing`. Errors are only logged."""
         try:
             params = _recipient(target.chat_id)
             await self._connection.ask("sendTyping", params, seconds=_TYPING_SECONDS)
@@ -375,8 +377,8 @@ def _recipient(chat_id: str) -> dict[str, Any]:
     if group := group_id(chat_id):
         return {"groupId": group}
     raise Undeliverable(
-        f"{chat_id[:80]!r} is no chat on Signal: neither a number that begins with +, nor the UUID "
-        f"of a person, nor the id of a group."
+        f"{chat_id[:80]!r} is not a chat on Signal: it is neither a number that starts with +, "
+        "nor the UUID of a user, nor the id of a group."
     )
 
 
@@ -386,7 +388,7 @@ def _text(markdown: str) -> dict[str, Any]:
 
 
 def _quote(target: Target) -> dict[str, Any]:
-    """Return what shows in a group which message is answered; two people need no reminder."""
+    """Return the quote of the message that is answered, in groups only."""
     answered = parse_message_ref(target.reply_to)
     if answered is None or answered.author is None or group_id(target.chat_id) is None:
         return {}

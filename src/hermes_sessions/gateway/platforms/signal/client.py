@@ -1,4 +1,4 @@
-"""The daemon of signal-cli for one account: what is asked of it, and its errors as the port's."""
+"""The daemon of signal-cli for one account; its errors become those of the port."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hermes_sessions.gateway.platforms.signal.rpc import LineTooLong, RpcConnect
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 
 _SECONDS: Final = 20.0
-#: A message to a large group takes its time, and a file is as large as it is.
+#: A message to a large group and a large file take long.
 _LONG_SECONDS: Final = 120.0
-#: Of a line around a file.
+#: Bytes of a line besides the file.
 _AROUND: Final = 1024
 
 
 class Subscription:
-    """A connection for receiving, and for nothing else.
+    """A connection that is used only for receiving.
 
-    When a client dies, the daemon first ends what it asked for, and only then notices that nobody
-    takes messages any more. On a connection without other requests, that is at once.
+    When a client dies, the daemon first completes its requests, and only then notices that the
+    connection is closed. Without other requests it notices at once.
     """
 
     def __init__(self, connection: RpcConnection, params: Mapping[str, object]) -> None:
@@ -39,11 +39,11 @@ class Subscription:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is there."""
+        """Whether the connection is open."""
         return self._connection.is_open
 
     async def begin(self) -> None:
-        """Let the daemon fetch messages from Signal; nothing when it does.
+        """Subscribe: the daemon fetches messages from Signal. No-op if subscribed.
 
         Raises:
             LoginRefused, Unreachable
@@ -51,11 +51,11 @@ class Subscription:
         if self._number is None:
             number = await _asked(self._connection, "subscribeReceive", self._params)
             if type(number) is not int:
-                raise Unreachable("signal-cli did not say which subscription it made.")
+                raise Unreachable("signal-cli's response has no subscription number.")
             self._number = number
 
     async def end(self) -> None:
-        """Let it fetch no more. When this returns, everything that it fetched has arrived.
+        """Unsubscribe. When this returns, everything that the daemon fetched has arrived.
 
         Raises:
             Unreachable: the connection is lost.
@@ -75,11 +75,11 @@ class Subscription:
 
 
 class SignalClient:
-    """Connections to the daemon: one for requests, made when it is needed, others as asked for."""
+    """Connections to the daemon: one for requests, opened when needed, and those for receiving."""
 
     def __init__(self, settings: SignalSettings) -> None:
         self._settings = settings
-        #: What names the account in requests; a daemon for one account wants nothing.
+        #: Names the account in requests; empty if the daemon has only one.
         self._account: dict[str, object] = {}
         self._requests: RpcConnection | None = None
         self._opening = asyncio.Lock()
@@ -88,11 +88,11 @@ class SignalClient:
     async def subscription(
         self, notified: Callable[[str, object], None], unreadable: Callable[[str], None]
     ) -> Subscription:
-        """Return a connection for receiving, on which nothing is received yet.
+        """Return a connection for receiving that is not subscribed yet.
 
         Raises:
             LoginRefused: the daemon does not have the account.
-            Unreachable: nobody listens.
+            Unreachable: the daemon is not listening.
         """
         connection = await RpcConnection.open(
             self._settings.address, notified=notified, unreadable=unreadable
@@ -108,18 +108,18 @@ class SignalClient:
         try:
             accounts = await connection.call("listAccounts", seconds=_SECONDS)
         except RpcError as error:
-            if error.code == NO_SUCH_METHOD:  # started with -a: there is only that one
+            if error.code == NO_SUCH_METHOD:  # started with -a: it has only that account
                 return {}
             raise to_platform_error(error) from error
         except LineTooLong:
-            raise Unreachable("signal-cli gave an answer that is too long.") from None
+            raise Unreachable("signal-cli's response is too long.") from None
         listed = accounts if isinstance(accounts, list) else []
         known = [each.get("number") for each in listed if isinstance(each, Mapping)]
         if self._settings.account not in known:
             raise LoginRefused(
-                f"signal-cli does not have the account of platforms.signal.account; it has "
+                "signal-cli does not have the account in platforms.signal.account; it has "
                 f"{len(known)} others. Register or link it with the same --config and user, then "
-                f"start the daemon again: see docs/signal.md."
+                "restart the daemon: see docs/signal.md."
             )
         return {"account": self._settings.account}
 
@@ -135,7 +135,7 @@ class SignalClient:
         return await _asked(connection, method, {**self._account, **params}, seconds=seconds)
 
     async def version(self) -> str:
-        """Return which signal-cli it is; empty when it does not say.
+        """Return the version of signal-cli; empty if unknown.
 
         Raises:
             Unreachable, Undeliverable
@@ -147,10 +147,10 @@ class SignalClient:
         """Return the bytes of a file that was received.
 
         Raises:
-            Undeliverable: it is gone, or has more than *limit* bytes.
+            Undeliverable: it no longer exists, or has more than *limit* bytes.
             Unreachable
         """
-        # On a connection of its own: others would wait behind it, and its lines are longer.
+        # On its own connection: other requests would wait for it, and its lines are longer.
         longest = limit * 4 // 3 + _AROUND
         connection = await RpcConnection.open(self._settings.address, max_line=longest)
         try:
@@ -171,7 +171,7 @@ class SignalClient:
         return content
 
     async def close(self) -> None:
-        """Close the connection for requests; those under way fail."""
+        """Close the connection for requests; pending ones fail."""
         self._is_closed = True
         async with self._opening:
             connection, self._requests = self._requests, None
@@ -204,4 +204,4 @@ async def _asked(
         refusal: PlatformError = to_platform_error(error)
         raise refusal from error
     except LineTooLong:
-        raise Unreachable("signal-cli gave an answer that is too long.") from None
+        raise Unreachable("signal-cli's response is too long.") from None

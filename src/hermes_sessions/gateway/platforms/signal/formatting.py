@@ -1,7 +1,7 @@
-"""Markdown as Signal shows it: plain text, and ranges that are bold, italic, … beside it.
+"""Convert Markdown to Signal's format: plain text with ranges that are bold, italic, ….
 
-The ranges are counted in UTF-16. What is shown is never longer than the Markdown, so that a part
-that fits its limit still does.
+Ranges are counted in UTF-16 units. The text is never longer than the Markdown, so that a part that
+fits the limit still does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _STYLES: Final = (
 
 
 class Formatted(NamedTuple):
-    """What is sent: the text, and styles as signal-cli takes them, ``start:length:STYLE``."""
+    """The text, and its styles as signal-cli expects them, ``start:length:STYLE``."""
 
     text: str
     styles: tuple[str, ...] = ()
 
 
 def to_signal(markdown: str) -> Formatted:
-    """Return *markdown* as Signal shows it; never empty unless the Markdown is blank."""
+    """Return *markdown* in Signal's format; never empty unless the Markdown is blank."""
     text = readable(markdown)
     page = _Page()
     for each in segments(text):
@@ -51,7 +51,7 @@ def to_signal(markdown: str) -> Formatted:
 
 
 def readable(text: str) -> str:
-    """Return *text* without what cannot be sent: halves of characters, NUL."""
+    """Return *text* without lone surrogates and NUL, which cannot be sent."""
     whole = whole_characters(text)
     return whole.replace("\0", " ")
 
@@ -64,11 +64,11 @@ class _Range(NamedTuple):
 
 @dataclass(slots=True)
 class _Page:
-    """What is written so far."""
+    """The text and ranges so far."""
 
     pieces: list[str] = field(default_factory=list)
     ranges: list[_Range] = field(default_factory=list)
-    #: In UTF-16.
+    #: In UTF-16 units.
     length: int = 0
 
     def write(self, text: str) -> None:
@@ -85,7 +85,7 @@ class _Page:
             self.ranges.append(_Range(start, self.length - start, style))
 
     def finished(self) -> Formatted | None:
-        """Return the page without white space around it; None when nothing is left."""
+        """Return the stripped text with its ranges; None if nothing is left."""
         text = "".join(self.pieces)
         shown = text.strip()
         if not shown:
@@ -145,6 +145,6 @@ class _Page:
             self.mark(start, style)
 
     def link(self, found: re.Match[str]) -> None:
-        """Signal shows addresses, and has no others behind words."""
+        """Write a link as text: Signal makes links only of URLs."""
         label, address = found["label"], found["address"]
         self.write(address if label == address else f"{label} ({address})")

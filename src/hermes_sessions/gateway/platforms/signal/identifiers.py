@@ -1,9 +1,8 @@
-"""How people, groups and messages of Signal are named. Pure.
+"""Identifiers of users, groups and messages on Signal. Pure.
 
-A person has a UUID that never changes, and often a number, which may change or be hidden. A group
-has 32 random bytes (16 in groups of the first kind), written in Base64 in several ways; here it is
-the standard alphabet with padding. A message is known by the millisecond in which it was sent, and
-by who sent it.
+A user has a UUID that never changes, and often a number, which may change or be hidden. A group has
+32 random bytes (16 in old groups), in one of several Base64 forms; here it is the standard alphabet
+with padding. A message is identified by its sender and the millisecond in which it was sent.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ GROUP_PREFIX: Final = "group:"
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,14}")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,64}={0,2}")
-#: Signal is from 2014: smaller numbers are no times in milliseconds, nor are much larger ones.
+#: Signal exists since 2014: smaller or much larger numbers are not timestamps in milliseconds.
 _EARLIEST: Final = 1_388_534_400_000
 _LATEST: Final = 2**53
 
 
 def person_id(text: object) -> str | None:
-    """Return a number or UUID as it is compared, None when *text* is neither."""
+    """Return a number or UUID in its canonical form, None if *text* is neither."""
     if not isinstance(text, str):
         return None
     text = text.strip()
@@ -34,15 +33,15 @@ def person_id(text: object) -> str | None:
 
 
 def is_uuid(text: object) -> bool:
-    """Tell whether *text* is a UUID."""
+    """Return whether *text* is a UUID."""
     return isinstance(text, str) and bool(_UUID.fullmatch(text))
 
 
 def group_id(text: object) -> str | None:
-    """Return the id of a group in its canonical form, None when *text* is none.
+    """Return the id of a group in its canonical form, None if *text* is not one.
 
-    Taken are Base64 of either alphabet with or without padding, with ``group:`` before it, and the
-    form of signal-cli-rest-api, which is ``group.`` and the Base64 of the Base64.
+    Accepts Base64 in either alphabet, with or without padding, after an optional ``group:``, and
+    the form of signal-cli-rest-api: ``group.`` and the Base64 of the Base64.
     """
     if not isinstance(text, str):
         return None
@@ -65,20 +64,20 @@ def _decoded(text: str) -> bytes | None:
 
 
 class MessageRef(NamedTuple):
-    """What a message is known by."""
+    """Identifies a message."""
 
     #: When it was sent, in milliseconds since the epoch.
     timestamp: int
-    #: Who sent it; None: the account itself.
+    #: The sender; None for the account itself.
     author: str | None = None
 
     def render(self) -> str:
-        """Return it as the gateway keeps it."""
+        """Return the id that the gateway stores."""
         return f"{self.timestamp}" if self.author is None else f"{self.timestamp}-{self.author}"
 
 
 def parse_message_ref(text: str | None) -> MessageRef | None:
-    """Return what `MessageRef.render` wrote, None when *text* is nothing like it."""
+    """Parse an id from `MessageRef.render`, None if *text* is not one."""
     number, has_author, author = (text or "").partition("-")
     if not (number.isascii() and number.isdigit() and len(number) <= 16):
         return None
@@ -88,5 +87,5 @@ def parse_message_ref(text: str | None) -> MessageRef | None:
 
 
 def is_timestamp(value: object) -> TypeGuard[int]:
-    """Tell whether *value* is a time in milliseconds at which a message may have been sent."""
+    """Return whether *value* is a plausible timestamp of a message in milliseconds."""
     return type(value) is int and _EARLIEST < value < _LATEST

@@ -1,8 +1,8 @@
-"""What signal-cli handed over and the gateway has not stored yet: a local file.
+"""A local file of messages that signal-cli has delivered and the gateway has not stored yet.
 
-signal-cli has no acknowledgement: what it wrote to the connection, it has forgotten. So that a
-killed process loses nothing that it read, every message is on disk before it is offered to the
-gateway, and stays there until it is stored.
+signal-cli has no acknowledgements: it forgets a message once it is written to the connection. So
+every message is on disk before it is delivered to the gateway, and stays there until it is stored;
+a killed process loses nothing that it read.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ logger = Logger(__name__)
 
 
 class Journal:
-    """One file, a message in each line. Its methods block, and are called by one thread at a time.
+    """One file with one message per line. Its methods block, and must be called by one thread at a
+    time.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written to.
+        OSError: the disk is full, or the folder is not writable.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def append(self, messages: Iterable[Inbound]) -> None:
-        """Write messages; they are on disk when this returns, or none of them is."""
+        """Write messages; when this returns, all of them are on disk. On an error, none is."""
         lines = b"".join(json.dumps(each.to_dict()).encode() + b"\n" for each in messages)
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -37,7 +38,7 @@ class Journal:
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)
             try:
-                # A write may be cut short where the disk is full.
+                # A write may be incomplete if the disk is full.
                 written = 0
                 while written < len(lines):
                     written += os.write(descriptor, lines[written:])
@@ -49,12 +50,12 @@ class Journal:
             os.close(descriptor)
 
     def read(self) -> list[Inbound]:
-        """Return what an earlier process left, in order."""
+        """Return the messages of an earlier process, in order."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return []
-        # What follows the last end of a line was being written when the process died.
+        # The process died while it wrote the text after the last line end.
         *lines, rest = content.split(b"\n")
         if rest:
             os.truncate(self._path, len(content) - len(rest))
@@ -66,9 +67,11 @@ class Journal:
                 aside = self._path.with_suffix(".unreadable")
                 with aside.open("ab") as kept:
                     kept.write(line + b"\n")
-                logger.warning("signal: a line of %s was put aside: %r", self._path.name, error)
+                logger.warning(
+                    "signal: an unreadable line of %s was skipped: %r", self._path.name, error
+                )
         return messages
 
     def clear(self) -> None:
-        """Forget everything: it is stored."""
+        """Delete all messages: they are stored."""
         self._path.unlink(missing_ok=True)

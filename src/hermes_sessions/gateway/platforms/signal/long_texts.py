@@ -1,6 +1,6 @@
-"""Texts that are too long for a message of Signal: apps send their beginning, and all in a file.
+"""Texts that are too long for a message on Signal: apps send the start, and the whole in a file.
 
-signal-cli hands over both as they came.
+signal-cli delivers both unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hermes_sessions.gateway.platforms.receive_loop import Sleep, StopSignal, pa
 logger = logging.getLogger(__name__)
 
 LONG_TEXT: Final = "text/x-signal-plain"
-#: In `Inbound.extra`: how many characters of the text came with the message. It ends with them.
+#: In `Inbound.extra`: how many characters came with the message, at the end of its text.
 BEGINNING: Final = "beginning"
 
-#: Signal's own is 64 KiB; what is far above it is not from there.
+#: Signal's own limit is 64 KiB; a far longer text is not from there.
 _MAX_BYTES: Final = 400_000
 _TRIES: Final = 4
 _MISSING: Final = "\n\n[The rest of this message is missing: signal-cli does not have it.]"
 
 
 def is_long_text(file: Attachment) -> bool:
-    """Tell whether a file is the whole text of its message."""
+    """Return whether a file is the whole text of its message."""
     return file.mime_type == LONG_TEXT
 
 
@@ -37,11 +37,11 @@ async def with_rest(
     ending: StopSignal,
     sleep: Sleep,
 ) -> Inbound:
-    """Return a message with all of its text. What cannot be had after some tries is said to be
-    missing: the beginning is worth more than nothing.
+    """Return a message with its whole text. If the file is not available after some attempts, a
+    note says so: the start is better than nothing.
 
     Raises:
-        Stopped: the end was asked for; the message is still as it was.
+        Stopped: a stop was requested; the message is unchanged.
     """
     file = next(filter(is_long_text, inbound.attachments), None)
     if file is None or BEGINNING not in inbound.extra:
@@ -56,13 +56,13 @@ async def with_rest(
             break
         except PlatformError as error:
             failures += 1
-            logger.warning("signal: the rest of a long message does not come yet: %s", error)
+            logger.warning("signal: the rest of a long message is not available yet: %s", error)
             await ending.result_unless_stopped(sleep(pause_after(failures)))
     return completed(inbound, None)
 
 
 def completed(inbound: Inbound, whole: str | None) -> Inbound:
-    """Return a message with what *whole* has after its beginning; None: that is not there. Pure."""
+    """Return a message with the rest of *whole*; with a note if that is None. Pure."""
     extra = {name: value for name, value in inbound.extra.items() if name != BEGINNING}
     if whole is None:
         return replace(inbound, text=inbound.text + _MISSING, extra=extra)

@@ -1,4 +1,4 @@
-"""What signal-cli receives as messages of the gateway. Pure, and trusting nothing."""
+"""Map signal-cli's notifications to messages of the gateway. Pure; validates everything."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from hermes_sessions.gateway.platforms.signal.identifiers import (
 from hermes_sessions.gateway.platforms.signal.long_texts import BEGINNING, is_long_text
 from hermes_sessions.model.source import Platform, SessionSource
 
-#: Signal's own is 64 KiB; what is far above it is not from there.
+#: Signal's own limit is 64 KiB; a far longer text is not from there.
 MAX_TEXT: Final = 100_000
-#: Kept of a message in a group, to be shown above the answer.
+#: Kept of a message in a group, to be quoted in the reply.
 MAX_QUOTE: Final = 200
 
 _MAX_QUOTED: Final = 1000
 _MAX_FILES: Final = 100
-#: What stands in a text for a mention.
+#: Stands for a mention in a text.
 _MENTION: Final = "\ufffc"
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,255}")
 
-#: In a data message, these say that it is about another message, or about the group.
+#: A data message with one of these is about another message or about the group.
 _NO_TEXT: Final = ("reaction", "remoteDelete", "pollVote", "pollTerminate")
 
 Record = Mapping[str, Any]
 
 
 class Sender(NamedTuple):
-    """Who wrote."""
+    """The sender."""
 
     number: str | None
     uuid: str | None
@@ -46,13 +46,13 @@ class Sender(NamedTuple):
 
     @property
     def stable(self) -> str:
-        """The id that stays."""
+        """The id that does not change."""
         return self.uuid or self.number or ""
 
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How notifications are read: whose they are, and what is taken."""
+    """Reads notifications for one account."""
 
     #: The account's number.
     account: str
@@ -60,8 +60,8 @@ class InboundReader:
     max_file_bytes: int = 20 * 1024**2
 
     def read(self, params: object) -> Inbound | None:
-        """Return the message in the params of a ``receive`` notification, None when there is none
-        for the agent: receipts, typing, edits, reactions, what the account wrote elsewhere.
+        """Return the message in the params of a ``receive`` notification, None if it has none for
+        the agent: receipts, typing, edits, reactions, messages from the account's other devices.
 
         Raises:
             UnreadablePayload: it is not what signal-cli documents, far too large, for another
@@ -72,7 +72,7 @@ class InboundReader:
             received = record(received.get("result"), "params.result")
         account = received.get("account")
         if account is not None and account != self.account:
-            raise UnreadablePayload("It is for another account than platforms.signal.account.")
+            raise UnreadablePayload("It is not for the account in platforms.signal.account.")
         if isinstance(problem := received.get("exception"), Mapping):
             kind = str(problem.get("type"))[:80]
             raise UnreadablePayload(f"signal-cli could not read it: {kind}.")
@@ -104,7 +104,7 @@ class InboundReader:
         others = (*_described(message), *notes)
         if any(map(is_long_text, attachments)):
             extra[BEGINNING] = len(text)
-            parts = (*others, written)  # what follows comes after the written
+            parts = (*others, written)  # the next prefix goes after the first
         else:
             parts = (written.strip() if is_mentioned else written, *others)
         text = "\n".join(part for part in parts if part)
@@ -112,7 +112,7 @@ class InboundReader:
             return None
         timestamp = message.get("timestamp", envelope.get("timestamp"))
         if not is_timestamp(timestamp):
-            raise UnreadablePayload("The message has no time by which it is known.")
+            raise UnreadablePayload("The message has no timestamp.")
         name = MessageRef(timestamp, sender.stable).render()
         return Inbound(
             source=_source(group, sender, name),
@@ -122,7 +122,7 @@ class InboundReader:
             attachments=attachments,
             reply_to=_answered(quote),
             extra=extra,
-            # The clocks of several people tell nothing about who wrote first.
+            # Clocks of different users do not tell which message was first.
             order=timestamp if group is None else None,
         )
 
@@ -130,8 +130,8 @@ class InboundReader:
         return self.account in (record.get(what), record.get(f"{what}Number"))
 
     def _without_mentions(self, text: str, mentions: object) -> tuple[str, bool]:
-        """Return the text with names for mentions and without those of the account; and whether
-        there was one. Places are counted in UTF-16.
+        """Return the text with names for mentions and without mentions of the account, and whether
+        it had one. Positions are in UTF-16 units.
         """
         if not isinstance(mentions, list):
             return text, False
@@ -152,7 +152,7 @@ class InboundReader:
         return (shown.lstrip() if is_mentioned else shown), is_mentioned
 
     def _quotation(self, quote: Record | None, text: str) -> str:
-        """Return what stands before the text; an answer to the account needs no quotation."""
+        """Return the quote before the text; a reply to the account needs none."""
         if quote is None or text.startswith("/") or self._is_own(quote, "author"):
             return ""
         quoted = quote.get("text")
@@ -166,7 +166,7 @@ class InboundReader:
         if not isinstance(given, Sequence) or isinstance(given, str) or len(given) > _MAX_FILES:
             raise UnreadablePayload("dataMessage.attachments is not a list of files.")
         if given and message.get("viewOnce"):
-            return (), ["[A file that may be viewed once was left out.]"]
+            return (), ["[A view-once file was skipped.]"]
         files = [_attachment(record(each, "an attachment")) for each in given]
         kept, notes = within(
             self.max_file_bytes, [each for each in files if not is_long_text(each)]
@@ -176,7 +176,7 @@ class InboundReader:
 
 def _source(group: Record | None, sender: Sender, message_id: str) -> SessionSource:
     if group is None:
-        # By what stays: a number may be changed or hidden, and the conversation goes on.
+        # By the id that does not change: a number may be changed or hidden.
         chat_id, alternative = sender.stable, sender.number
         name = sender.name
     else:
@@ -207,7 +207,7 @@ def _sender(envelope: Record) -> Sender:
     else:
         uuid = uuid or source
     if number is None and uuid is None:
-        raise UnreadablePayload("It is not known who sent it.")
+        raise UnreadablePayload("It has no sender.")
     return Sender(number, uuid, short(envelope.get("sourceName")))
 
 
@@ -223,7 +223,7 @@ def _written(message: Record) -> str:
 
 
 def _described(message: Record) -> list[str]:
-    """Return in words what has no text: a sticker, contacts."""
+    """Return a description of content without text: a sticker, contacts."""
     lines = ["[A sticker]"] if isinstance(message.get("sticker"), Mapping) else []
     contacts = message.get("contacts")
     if isinstance(contacts, list):
@@ -264,7 +264,7 @@ def _attachment(file: Record) -> Attachment:
 
 
 def _place(mention: object) -> tuple[int, int, Record] | None:
-    """Return where a mention is, in bytes of UTF-16."""
+    """Return the position of a mention, in bytes of UTF-16."""
     if not isinstance(mention, Mapping):
         return None
     start, length = mention.get("start"), mention.get("length")

@@ -1,8 +1,8 @@
-"""JSON-RPC as the daemon of signal-cli speaks it: one object in each line, over TCP or a socket.
+"""JSON-RPC of signal-cli's daemon: one object per line, over TCP or a unix socket.
 
-The daemon works on requests in parallel: responses come in any order, and notifications between
-them. It answers what it cannot parse with an error without an id, and closes the connection on what
-is no UTF-8.
+The daemon handles requests in parallel: responses arrive in any order, with notifications between
+them. It responds to invalid JSON with an error without an id, and closes the connection on invalid
+UTF-8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hermes_sessions.gateway.platforms.port import Unreachable
 
 logger = logging.getLogger(__name__)
 
-#: Longest line of messages. What people write has some kilobytes; files come only when asked for.
+#: Longest line of a message. Messages have some kilobytes; files arrive only on request.
 MAX_LINE: Final = 4 * 1024**2
 
 _CHUNK: Final = 64 * 1024
@@ -27,7 +27,7 @@ _CONNECT_SECONDS: Final = 10.0
 
 
 class DaemonAddress(NamedTuple):
-    """Where the daemon listens: a host and a port, or the path of a socket."""
+    """The daemon's address: host and port, or the path of a socket."""
 
     host: str = ""
     port: int = 0
@@ -40,7 +40,7 @@ class DaemonAddress(NamedTuple):
 
 
 class RpcError(Exception):
-    """What the daemon answered instead of a result."""
+    """An error response of the daemon."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         self.code = code
@@ -50,11 +50,11 @@ class RpcError(Exception):
 
 
 class LineTooLong(Exception):
-    """A line had more bytes than allowed; it was not kept."""
+    """A line was longer than allowed, and was discarded."""
 
 
 class LineSplitter:
-    """Cuts what arrives into lines, whatever the pieces; a line that is too long is skipped."""
+    """Splits received bytes into lines; discards a line that is too long."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
@@ -62,7 +62,7 @@ class LineSplitter:
         self._is_skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
-        """Return the lines that are complete now, without their ends."""
+        """Return the lines that are complete now, without line ends."""
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes | LineTooLong] = []
         for end in ends:
@@ -83,7 +83,7 @@ class LineSplitter:
 
 
 class RpcConnection:
-    """One connection. Lives on the event loop; it does not come back when it is lost."""
+    """One connection. Runs on the event loop; does not reconnect."""
 
     def __init__(
         self,
@@ -113,10 +113,10 @@ class RpcConnection:
         unreadable: Callable[[str], None] = lambda _why: None,
         max_line: int = MAX_LINE,
     ) -> RpcConnection:
-        """Connect. *notified* is given notifications, *unreadable* why a line was skipped.
+        """Connect. *notified* gets notifications, *unreadable* the reason why a line was skipped.
 
         Raises:
-            Unreachable: nobody listens there.
+            Unreachable: the daemon is not listening.
         """
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -126,13 +126,13 @@ class RpcConnection:
                     streams = await asyncio.open_connection(address.host, address.port)
         except (OSError, TimeoutError) as error:
             raise Unreachable(
-                f"signal-cli cannot be reached at {address}: {str(error) or 'no answer'}"
+                f"signal-cli cannot be reached at {address}: {str(error) or 'no response'}"
             ) from error
         return cls(*streams, notified=notified, unreadable=unreadable, max_line=max_line)
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether it is open."""
         return self._why_lost is None
 
     async def call(
@@ -141,10 +141,10 @@ class RpcConnection:
         """Return the result of a request.
 
         Raises:
-            RpcError: the daemon refused.
-            LineTooLong: the answer is longer than allowed.
-            Unreachable: the connection is lost, or there was no answer in time. What was asked for
-                may have happened.
+            RpcError: the daemon returned an error.
+            LineTooLong: the response is longer than allowed.
+            Unreachable: the connection is lost, or there was no response in time. The request may
+                have been carried out.
         """
         if self._why_lost is not None:
             raise Unreachable(self._why_lost)
@@ -153,25 +153,25 @@ class RpcConnection:
         future = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
-                # All ASCII: half a character cannot be written in UTF-8.
+                # ASCII only: a lone surrogate cannot be encoded in UTF-8.
                 self._writer.write(json.dumps(request).encode() + b"\n")
                 await self._writer.drain()
                 return await future
         except (OSError, TimeoutError) as error:
             raise Unreachable(
-                f"signal-cli did not answer {method}: {str(error) or 'it took too long'}"
+                f"signal-cli did not respond to {method}: {str(error) or 'it took too long'}"
             ) from error
         finally:
             self._pending.pop(number, None)
             if future.done() and not future.cancelled():
-                future.exception()  # it is seen, also when nobody waits any more
+                future.exception()  # retrieve the exception, also if no caller waits
 
     async def wait_until_lost(self) -> None:
         """Return when it is lost or closed."""
         await asyncio.wait({self._task})
 
     async def close(self) -> None:
-        """End it; a second call does nothing."""
+        """Close it. No-op if closed."""
         self._task.cancel()
         await asyncio.wait({self._task})
         self._lost("The connection to signal-cli was closed.")
@@ -193,7 +193,7 @@ class RpcConnection:
     def _take(self, line: bytes | LineTooLong) -> None:
         if isinstance(line, LineTooLong):
             self._unreadable("a line that is too long")
-            # Nobody knows which request it answered.
+            # The request that it answers is unknown.
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(LineTooLong())
@@ -201,10 +201,10 @@ class RpcConnection:
         try:
             said = json.loads(line)
         except (ValueError, RecursionError) as error:
-            self._unreadable(f"a line that is no JSON: {type(error).__name__}")
+            self._unreadable(f"a line that is not JSON: {type(error).__name__}")
             return
         if not isinstance(said, dict):
-            self._unreadable("a line that is no object")
+            self._unreadable("a line that is not an object")
         elif isinstance(method := said.get("method"), str):
             self._notified(method, said.get("params"))
         else:
@@ -212,10 +212,10 @@ class RpcConnection:
 
     def _answer(self, said: dict[str, Any]) -> None:
         number = said.get("id")
-        # An id that is no number is none of ours, and true is no number.
+        # Request ids are integers, and true is not one.
         future = self._pending.get(number) if type(number) is int else None
         if future is None:
-            self._unreadable("an answer that nobody asked for")
+            self._unreadable("a response without a request")
         elif future.done():
             return
         elif isinstance(error := said.get("error"), dict):

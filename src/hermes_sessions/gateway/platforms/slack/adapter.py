@@ -1,4 +1,4 @@
-"""An app on Slack: what it hears is confirmed to Slack when the gateway has stored it."""
+"""An app on Slack: events are acknowledged after the gateway has stored them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from hermes_sessions.storage.logs import where
 
 logger = logging.getLogger(__name__)
 
-#: Without this nothing can be answered; without the others something is missing.
+#: Without this scope the bot cannot reply; without the others a feature is missing.
 NEEDED_SCOPE: Final = "chat:write"
 SCOPES: Final = (
     "app_mentions:read",
@@ -53,18 +53,18 @@ SCOPES: Final = (
     "users:read",
 )
 
-#: A message may be changed to this much, as it is sent; only a new one may be longer.
+#: Longest text of an edit, in UTF-16 units as sent; a new message may be longer.
 _MAX_EDIT: Final = 4000
 _CHAT_ID: Final = re.compile(r"[A-Z0-9]{2,32}")
 _TS: Final = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
 
 
 class SlackAdapter(Adapter):
-    """One bot in one workspace, by Socket Mode or by the Events API."""
+    """One bot in one workspace, over Socket Mode or the Events API."""
 
     name: ClassVar[str] = "slack"
-    # Slack recommends 4,000 characters, and takes no more when a message is changed. It does not
-    # say how it counts them: this is safe either way.
+    # Slack recommends 4,000 characters, and refuses longer edits. It does not document the unit, so
+    # this counts UTF-16 units, which is safe either way.
     limits: ClassVar[Limits] = Limits(text=4000, length_unit="utf16", edits=True, edit_seconds=1.5)
 
     def __init__(
@@ -76,9 +76,9 @@ class SlackAdapter(Adapter):
         clock: Callable[[], float] = time.time,
         name_seconds: float = 1.0,
     ) -> None:
-        """*commands* are the names of the gateway's; *clock* tells the time in seconds since the
-        epoch. A message waits *name_seconds* for the name of its writer, and as long for what was
-        said before it in a thread: Slack itself waits three for it to be confirmed.
+        """*commands* are the names of the gateway's commands; *clock* returns seconds since the
+        epoch. A message waits *name_seconds* for the sender's name, and as long for the earlier
+        messages of its thread: Slack expects an acknowledgement within three seconds.
         """
         self._settings = settings
         self._commands = frozenset(commands)
@@ -91,9 +91,9 @@ class SlackAdapter(Adapter):
         self._directory: Directory | None = None
         self._threads: Threads | None = None
         self._line: SocketMode | WebhookServer | None = None
-        #: Calls come on many connections; they are taken one after the other, as they came.
+        #: Requests arrive on many connections; they are handled one at a time, in order of arrival.
         self._turn = asyncio.Lock()
-        #: Payloads that could not be read since the start.
+        #: How many payloads were unreadable since the start.
         self.unreadable = 0
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
@@ -121,7 +121,7 @@ class SlackAdapter(Adapter):
         except BaseException:
             await self.disconnect()
             raise
-        where = f"; events are expected at port {self.webhook_port}" if self.webhook_port else ""
+        where = f"; listening for events on port {self.webhook_port}" if self.webhook_port else ""
         logger.info("slack: connected to %s as @%s%s", identity.team, identity.name, where)
 
     def _make_line(self, client: SlackClient) -> SocketMode | WebhookServer:
@@ -134,13 +134,13 @@ class SlackAdapter(Adapter):
             return
         if NEEDED_SCOPE not in identity.scopes:
             raise LoginRefused(
-                f"The app may not write: add the scope {NEEDED_SCOPE} under OAuth & Permissions, "
-                f"and install the app again."
+                f"The app is missing the scope {NEEDED_SCOPE}: add it under OAuth & Permissions, "
+                "and reinstall the app."
             )
         if missing := [scope for scope in SCOPES if scope not in identity.scopes]:
             logger.warning(
-                "slack: the app has not the scopes %s; add them under OAuth & Permissions, and "
-                "install it again, unless you do without them on purpose",
+                "slack: the app is missing the scopes %s; add them under OAuth & Permissions and "
+                "reinstall the app, unless you left them out on purpose",
                 ", ".join(missing),
             )
 
@@ -160,7 +160,7 @@ class SlackAdapter(Adapter):
 
     @property
     def webhook_port(self) -> int | None:
-        """Where events are brought to, which matters when the configured port is 0."""
+        """The port of the webhook, for when the configured port is 0."""
         return self._line.port if isinstance(self._line, WebhookServer) else None
 
     @property
@@ -172,10 +172,10 @@ class SlackAdapter(Adapter):
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, payload: object) -> None:
-        """Take what Slack brought.
+        """Deliver a payload from Slack.
 
         Raises:
-            NotAccepted: it must not be confirmed.
+            NotAccepted: it was not stored, and must not be acknowledged.
         """
         async with self._turn:
             try:
@@ -187,8 +187,8 @@ class SlackAdapter(Adapter):
                 logger.warning("slack: a message cannot be stored yet: %s", error)
                 raise NotAccepted from error
             except Exception as error:
-                # Whatever it is: what is not stored is not confirmed.
-                logger.exception("slack: a message could not be taken")
+                # A payload that is not stored must not be acknowledged, whatever the error.
+                logger.exception("slack: a message could not be delivered")
                 raise NotAccepted from error
 
     async def _hand_over(self, payload: object) -> None:
@@ -212,16 +212,16 @@ class SlackAdapter(Adapter):
         except HermesSessionsError:
             raise
         except Exception:
-            # It is worth more than what would be known besides.
-            logger.exception("slack: a message is taken as it came")
+            # The message matters more than its names and its context.
+            logger.exception("slack: a message is delivered without names and context")
             inbound = letter.inbound
         receipt = await services.accept(inbound)
         if thread_id is not None and receipt.status != "refused":
             await threads.follow(chat_id, thread_id)
 
     async def _is_new_in(self, threads: Threads, inbound: Inbound, services: Services) -> bool:
-        """Tell whether a message is the first that the bot hears in a thread that others began. A
-        command needs no introduction, nor does somebody who is not heard.
+        """Return whether this is the first message to the bot in a thread that others started.
+        False for commands and for senders without access, who need no context.
         """
         source = inbound.source
         if source.thread_id == inbound.message_id or inbound.text.startswith("/"):
@@ -230,7 +230,7 @@ class SlackAdapter(Adapter):
             is_followed = await threads.is_followed(source.chat_id, source.thread_id or "")
             return not is_followed and await services.may_talk(source)
         except StoreError:
-            return False  # it is not worth making the message wait
+            return False  # the message should not wait for it
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
@@ -239,14 +239,14 @@ class SlackAdapter(Adapter):
         return await self._slack.post(_chat_of(target), to_mrkdwn(text), _thread_of(target))
 
     def chat_type_of(self, chat_id: str) -> str:
-        """A private chat, if it has the id of one; else a channel."""
+        """Return "dm" if the id is that of a private chat, else "channel"."""
         return "dm" if chat_id.startswith("D") else "channel"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`.
 
-        What is longer than a change may be is sent as a message of its own instead, by whoever
-        called this; the draft goes, so that it does not stand there twice.
+        If the text is too long for an edit, the draft is deleted and the caller sends a new message
+        instead.
         """
         if not _TS.fullmatch(message_id):
             raise Undeliverable(f"{message_id!r} is not the id of a message on Slack.")
@@ -254,7 +254,9 @@ class SlackAdapter(Adapter):
         if len(shown.encode("utf-16-le")) // 2 > _MAX_EDIT:
             with suppress(PlatformError):
                 await self._slack.delete(chat_id, message_id)
-            raise Undeliverable("With its signs escaped, the text is too long for a change.")
+            raise Undeliverable(
+                "With its special characters escaped, the text is too long for an edit."
+            )
         await self._slack.update(chat_id, message_id, shown)
 
     async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
@@ -269,8 +271,8 @@ def _letter(reader: InboundReader, payload: object) -> SlackMessage | None:
     except UnreadablePayload:
         raise
     except Exception as error:
-        # The next try would end like this one, and those behind it would wait.
-        raise UnreadablePayload(f"reading it failed: {where(error)}") from error
+        # A retry would fail in the same way and block the messages behind it.
+        raise UnreadablePayload(f"parsing failed: {where(error)}") from error
 
 
 def _chat_of(target: Target) -> str:

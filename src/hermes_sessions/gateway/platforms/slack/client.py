@@ -1,7 +1,7 @@
-"""Slack's Web API through slack_sdk: the few calls that are needed, with the port's errors.
+"""Slack's Web API through slack_sdk; its errors become those of the port.
 
-The SDK would try a lost call again by itself, and so say something twice; it is told not to. Its
-log would show messages; it gets one that does not.
+The SDK's retries are turned off, because a retried call can send a message twice. Its logger is
+replaced, because it would log messages.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 _SECONDS: Final = 30
 _MOST_REPLIES: Final = 200
 _PAGE: Final = "text/html"
-#: Slack's envelopes are some kilobytes. A frame above this ends the connection.
+#: Slack's envelopes have some kilobytes. A larger frame closes the connection.
 _MAX_FRAME: Final = 16 * 1024**2
-#: Where Slack keeps files.
+#: Slack's file hosts.
 _FILE_HOSTS: Final = (".slack.com", ".slack-files.com")
-#: What the SDK says on lower levels are messages.
+#: The SDK logs messages on lower levels.
 _quiet: Final = logging.getLogger(f"{__name__}.sdk")
 _quiet.setLevel(logging.WARNING)
 
@@ -47,19 +47,19 @@ Record = Mapping[str, Any]
 
 
 class BotIdentity(NamedTuple):
-    """Who the bot is."""
+    """The bot's identity."""
 
     user_id: str
     team_id: str
-    #: What the bot and its workspace are called.
+    #: Names of the bot and of its workspace.
     name: str
     team: str
-    #: What the token may do; empty where Slack does not say.
+    #: Scopes of the token; empty if Slack does not list them.
     scopes: frozenset[str]
 
 
 class SlackClient:
-    """One bot in one workspace. Every call raises errors of the port alone."""
+    """One bot in one workspace. Every call raises only errors of the port."""
 
     def __init__(self, settings: SlackSettings) -> None:
         self._app_token = settings.app_token
@@ -80,7 +80,7 @@ class SlackClient:
         await self._session.close()
 
     async def identify(self) -> BotIdentity:
-        """Return who the bot is.
+        """Return the bot's identity.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -91,7 +91,7 @@ class SlackClient:
             bot = _record(found)
         if not bot.get("bot_id"):
             raise LoginRefused(
-                "The token is a person's. Copy the bot token (xoxb-…) from OAuth & Permissions "
+                "The token is a user token. Copy the bot token (xoxb-…) from OAuth & Permissions "
                 "into platforms.slack.token."
             )
         return BotIdentity(
@@ -103,7 +103,7 @@ class SlackClient:
         )
 
     async def open_socket(self) -> aiohttp.ClientWebSocketResponse:
-        """Return a new socket of Socket Mode.
+        """Return a new WebSocket for Socket Mode.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -115,13 +115,13 @@ class SlackClient:
                 )
         except (LoginRefused, Undeliverable) as error:
             raise LoginRefused(
-                f"Socket Mode cannot be used. Is it turned on for the app, and is "
-                f"platforms.slack.app_token its app-level token (xapp-…) with connections:write? "
-                f"{error}"
+                "Socket Mode is not available. Turn it on for the app, and set "
+                "platforms.slack.app_token to its app-level token (xapp-…) with "
+                f"connections:write. {error}"
             ) from error
         address = answer.get("url")
         if not isinstance(address, str):
-            raise Unreachable("Slack's answer names no socket.")
+            raise Unreachable("Slack's response has no WebSocket URL.")
         with _translated():
             return await self._session.ws_connect(
                 address,
@@ -145,7 +145,7 @@ class SlackClient:
             )
         ts = answer.get("ts")
         if not isinstance(ts, str):
-            raise Unreachable("Slack's answer does not name the message.")
+            raise Unreachable("Slack's response has no message id.")
         return ts
 
     async def update(self, channel: str, ts: str, text: str) -> None:
@@ -154,22 +154,22 @@ class SlackClient:
             await self._web.chat_update(channel=channel, ts=ts, text=text)
 
     async def delete(self, channel: str, ts: str) -> None:
-        """Take a message away."""
+        """Delete a message."""
         with _translated():
             await self._web.chat_delete(channel=channel, ts=ts)
 
     async def person(self, user_id: str) -> Record:
-        """Return what Slack knows about somebody."""
+        """Return a user's profile."""
         with _translated():
             return _part(await self._web.users_info(user=user_id), "user")
 
     async def channel(self, channel_id: str) -> Record:
-        """Return what Slack knows about a channel or chat."""
+        """Return the details of a channel or chat."""
         with _translated():
             return _part(await self._web.conversations_info(channel=channel_id), "channel")
 
     async def replies(self, channel_id: str, thread_ts: str, before: str) -> list[object]:
-        """Return the messages of a thread, the one that opened it first."""
+        """Return the messages of a thread, starting with the one that opened it."""
         with _translated():
             answer = await self._web.conversations_replies(
                 channel=channel_id, ts=thread_ts, latest=before, limit=_MOST_REPLIES
@@ -188,7 +188,7 @@ class SlackClient:
             raise _too_large(size, limit)
         address = file.get("url_private_download") or file.get("url_private")
         if not isinstance(address, str) or not self._is_slacks(address):
-            raise Undeliverable("Slack names no address for the file that could be trusted.")
+            raise Undeliverable("Slack's response has no trusted URL for the file.")
         with _translated():
             return await self._download(address, limit, is_page=file.get("mimetype") == _PAGE)
 
@@ -201,7 +201,7 @@ class SlackClient:
         ) as response:
             if response.status in {404, 410}:
                 raise Undeliverable("The file no longer exists.")
-            # Whoever may not have a file is shown the page on which people log in.
+            # Slack redirects to its login page if the app may not read the file.
             is_refused = 300 <= response.status < 400 or response.status in {401, 403}
             if is_refused or (response.content_type == _PAGE and not is_page):
                 raise LoginRefused(explain_error(ErrorReply(403, "missing_scope", "files:read")))
@@ -249,13 +249,13 @@ def _translated() -> Iterator[None]:
         words = str(error) or type(error).__name__
         raise Unreachable(f"Slack cannot be reached: {words}") from error
     except _UNREADABLE as error:
-        # The SDK trusts that answers are what is documented.
-        raise Unreachable("Slack's answer cannot be read.") from error
+        # The SDK assumes that responses match the documentation.
+        raise Unreachable("Slack's response is not readable.") from error
 
 
 def _record(answer: AsyncSlackResponse) -> Record:
     if not isinstance(answer.data, Mapping):
-        raise Unreachable("Slack's answer cannot be read.")
+        raise Unreachable("Slack's response is not readable.")
     return answer.data
 
 
@@ -265,7 +265,7 @@ def _part(answer: AsyncSlackResponse, name: str) -> Record:
 
 
 def _complaint(response: Any) -> ErrorReply:
-    """Return what went wrong, as far as the answer says: one of the SDK, or of aiohttp."""
+    """Return the error in a response of the SDK or of aiohttp."""
     status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
     data = getattr(response, "data", None)
     data = data if isinstance(data, Mapping) else {}

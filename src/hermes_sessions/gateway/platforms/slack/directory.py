@@ -1,7 +1,7 @@
-"""What people and channels are called, asked once and remembered.
+"""Names of users and channels, cached.
 
-Names are for people to read: a message does not wait long for one, and comes without it if Slack
-does not answer, or if the app may not ask.
+Names are optional: a message waits only briefly for them, and is delivered without them if Slack
+does not respond or the app lacks the scope.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hermes_sessions.gateway.platforms.slack.mapping import SlackMessage
 
 logger = logging.getLogger(__name__)
 
-#: How long an answer is good, and how long nobody asks again after a failure.
+#: How long a name is cached, and how long to wait before the next attempt after a failure.
 _GOOD_SECONDS: Final = 3600.0
 _FAILED_SECONDS: Final = 60.0
 _REMEMBERED: Final = 10_000
@@ -36,7 +36,7 @@ class _Known(NamedTuple):
 
 
 class Directory:
-    """Names of one workspace. Nothing here raises."""
+    """Names of one workspace. Does not raise."""
 
     def __init__(
         self,
@@ -45,19 +45,19 @@ class Directory:
         patience: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*patience*: how many seconds a message waits for its names."""
+        """*patience* is how many seconds a message waits for its names."""
         self._client = client
         self._clock = clock
         self._patience = patience
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def completed(self, letter: SlackMessage) -> Inbound:
-        """Return the message with the names of its writer and its chat."""
+        """Return the message with the names of its sender and its chat."""
         source = letter.inbound.source
         is_private = source.chat_type == "dm"
         person, place = await asyncio.gather(
             self._find(source.user_id or "", self._client.person),
-            # A private chat is called after whom it is with.
+            # A private chat has the name of the other user.
             _nothing() if is_private else self._find(source.chat_id, self._client.channel),
         )
         name = _name_of(person)
@@ -84,7 +84,11 @@ class Directory:
                 found = await ask(key)
             seconds = _GOOD_SECONDS
         except (PlatformError, TimeoutError) as error:
-            logger.info("slack: %s has no name for now: %s", key, str(error) or "no answer in time")
+            logger.info(
+                "slack: the name of %s is not available for now: %s",
+                key,
+                str(error) or "no response in time",
+            )
         self._known[key] = _Known(found, self._clock() + seconds)
         self._known.move_to_end(key)
         if len(self._known) > _REMEMBERED:

@@ -1,4 +1,4 @@
-"""Slack's names of errors, as errors of the port and in words that say what to do."""
+"""Map Slack's errors to errors of the port, with messages that say what to do."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 
-# How the two lines on which Slack is heard hand over what they hear.
+# The contract between the adapter and its two connections, Socket Mode and webhook.
 
 
 class NotAccepted(Exception):
-    """A message could not be taken, and should be offered again."""
+    """A payload could not be stored, and should be delivered again."""
 
 
-#: Takes a payload, None for one that cannot be read; raises `NotAccepted` when it must not be
-#: confirmed.
+#: Delivers a payload, None if it is unreadable; raises `NotAccepted` if it must not be
+#: acknowledged.
 Take = Callable[[object], Awaitable[None]]
 
 
@@ -29,47 +29,47 @@ _LONGEST_PAUSE: Final = 86400.0
 
 _COPY_IT: Final = "copy it again from OAuth & Permissions into platforms.slack.token"
 _LOGIN: Final = {
-    "invalid_auth": f"Slack does not know the token; {_COPY_IT}",
-    "not_authed": f"Slack got no token; {_COPY_IT}",
+    "invalid_auth": f"Slack does not accept the token; {_COPY_IT}",
+    "not_authed": f"The request had no token; {_COPY_IT}",
     "account_inactive": f"The app was removed from the workspace; install it again, and {_COPY_IT}",
-    "token_revoked": f"The token was revoked; install the app again, and {_COPY_IT}",
-    "token_expired": "The token has run out; turn off token rotation for the app, install it "
-    f"again, and {_COPY_IT}",
-    "not_allowed_token_type": "Slack wants another kind of token: token is the bot's (xoxb-…), "
-    "app_token is the app's (xapp-…)",
-    "no_permission": "The app may not do that in this workspace; ask who administers it",
-    "access_denied": "The app may not do that in this workspace; ask who administers it",
-    "team_access_not_granted": "The app was not given access to this workspace",
-    "org_login_required": "The workspace is being moved to an organisation; install the app again "
+    "token_revoked": f"The token was revoked; reinstall the app, and {_COPY_IT}",
+    "token_expired": "The token has expired; turn off token rotation for the app, reinstall it, "
+    f"and {_COPY_IT}",
+    "not_allowed_token_type": "Slack expects another kind of token: token is the bot token "
+    "(xoxb-…), app_token is the app-level token (xapp-…)",
+    "no_permission": "The app may not do that in this workspace; ask its administrator",
+    "access_denied": "The app may not do that in this workspace; ask its administrator",
+    "team_access_not_granted": "The app has no access to this workspace",
+    "org_login_required": "The workspace is being moved to an organisation; reinstall the app "
     "when that is done",
     "ekm_access_denied": "The workspace's administrators have suspended access",
 }
 _UNDELIVERABLE: Final = {
-    "channel_not_found": "There is no such channel, or the app cannot see it: invite the app there "
+    "channel_not_found": "The channel does not exist or the app cannot see it: invite the app "
     "with /invite",
-    "not_in_channel": "The app is not in the channel: invite it there with /invite",
+    "not_in_channel": "The app is not in the channel: invite it with /invite",
     "is_archived": "The channel is archived",
-    "messages_tab_disabled": "People cannot be written to: in the app's settings, App Home, turn "
-    "on the Messages Tab",
-    "cannot_dm_bot": "Apps cannot be written to by apps",
-    "user_disabled": "The person's account is disabled",
-    "user_not_found": "There is no such person",
-    "user_not_visible": "The app may not see that person",
-    "restricted_action": "A setting of the workspace forbids the app to write there",
+    "messages_tab_disabled": "Private messages are turned off: turn on the Messages Tab under "
+    "App Home in the app's settings",
+    "cannot_dm_bot": "An app cannot write to another app",
+    "user_disabled": "The user's account is disabled",
+    "user_not_found": "The user does not exist",
+    "user_not_visible": "The app may not see the user",
+    "restricted_action": "A setting of the workspace does not let the app write there",
     "restricted_action_read_only_channel": "The channel is read-only",
-    "restricted_action_thread_only_channel": "In this channel, only answers in threads are allowed",
-    "restricted_action_non_threadable_channel": "In this channel there are no threads",
+    "restricted_action_thread_only_channel": "In this channel, only replies in threads are allowed",
+    "restricted_action_non_threadable_channel": "This channel does not allow threads",
     "restricted_action_thread_locked": "The thread is locked",
-    "message_not_found": "There is no such message any more",
-    "cant_update_message": "Only the app's own messages can be changed",
-    "edit_window_closed": "The message is too old to be changed",
+    "message_not_found": "The message no longer exists",
+    "cant_update_message": "Only the app's own messages can be edited",
+    "edit_window_closed": "The message is too old to be edited",
     "msg_too_long": "The text is too long for a message",
-    "no_text": "There is no text in it",
+    "no_text": "The message has no text",
     "file_not_found": "The file no longer exists",
     "file_deleted": "The file no longer exists",
     "file_not_visible": "The app may not see the file",
 }
-#: Slack's own trouble, which passes.
+#: Temporary failures of Slack.
 _PASSING: Final = frozenset(
     {
         "accesslimited",
@@ -80,39 +80,39 @@ _PASSING: Final = frozenset(
         "team_added_to_org",
     }
 )
-#: How long a limit lasts when Slack does not say: of a method, and of the whole workspace.
+#: Default pauses if Slack names none: for a method, and for the whole workspace.
 _LIMITED: Final = {"ratelimited": 1.0, "rate_limited": 1.0, "message_limit_exceeded": 60.0}
 
 
 class ErrorReply(NamedTuple):
-    """What Slack answered instead of a result."""
+    """An error response of Slack."""
 
     status: int
-    #: Slack's name of the error; None when it was not Slack that answered.
+    #: Slack's error code; None if the response is not from Slack.
     code: str | None = None
-    #: The scope that is missing, where one is.
+    #: The missing scope, if that is the error.
     needed: str | None = None
     #: How long to wait, if Slack says so.
     seconds: float | None = None
 
 
 def explain_error(complaint: ErrorReply) -> str:
-    """Return why something failed, for people; with Slack's name, by which it can be looked up."""
+    """Return a message for people, with Slack's error code to look up."""
     code = complaint.code
     if code is None:
-        return f"Slack answered {complaint.status}"
+        return f"Slack responded with {complaint.status}"
     if code == "missing_scope":
-        scope = complaint.needed or "that it needs"
+        scope = complaint.needed or "it needs"
         return (
-            f"The app has not the scope {scope}: add it under OAuth & Permissions, and install "
-            f"the app again (Slack error missing_scope)"
+            f"The app is missing the scope {scope}: add it under OAuth & Permissions, and "
+            "reinstall the app (Slack error missing_scope)"
         )
-    words = _LOGIN.get(code) or _UNDELIVERABLE.get(code) or "Slack refused"
+    words = _LOGIN.get(code) or _UNDELIVERABLE.get(code) or "Slack refused the request"
     return f"{words} (Slack error {code})"
 
 
 def to_platform_error(complaint: ErrorReply) -> PlatformError:
-    """Return the error of the port for what Slack answered."""
+    """Return the error of the port for an error response."""
     code, status = complaint.code, complaint.status
     words = explain_error(complaint)
     if status == 429 or code in _LIMITED:
@@ -122,7 +122,7 @@ def to_platform_error(complaint: ErrorReply) -> PlatformError:
         return RateLimited(words, min(max(pause, 0.0), _LONGEST_PAUSE))
     if code in _LOGIN or code == "missing_scope":
         return LoginRefused(words)
-    # Without a name it was not the Web API that answered, but something before it.
+    # Without a code, the response is not from the Web API but from a server in front of it.
     if code is None or code in _PASSING or status >= 500:
         return Unreachable(words)
     return Undeliverable(words)

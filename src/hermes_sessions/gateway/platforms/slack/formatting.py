@@ -1,7 +1,7 @@
-"""Markdown as Slack shows it: its own *mrkdwn*.
+"""Convert Markdown to Slack's *mrkdwn*.
 
-``*bold*``, ``_italic_``, ``~strike~``, code between ticks, ``<address|label>``. ``&``, ``<`` and
-``>`` are escaped, which is all that makes a text longer; Slack counts what it is sent.
+``*bold*``, ``_italic_``, ``~strike~``, code in backticks, ``<URL|label>``. ``&``, ``<`` and ``>``
+are escaped; only that makes a text longer, and Slack counts the escaped text.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _SAFE_ADDRESS: Final = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
 
 
 def to_mrkdwn(markdown: str) -> str:
-    """Return *markdown* in Slack's own markup; as it stands where nothing would be left."""
+    """Return *markdown* as mrkdwn; unchanged if nothing would be left."""
     return _MRKDWN.show(markdown)
 
 
 def escape(text: str) -> str:
-    """Return *text* so that Slack finds no control sequence in it."""
+    """Return *text* with Slack's control characters escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 class _Mrkdwn(SymbolMarkup):
     bullet: ClassVar[str] = "•"
     pattern: ClassVar[re.Pattern[str]] = inline_pattern(
-        # People and channels may be named as Slack names them; `<!channel>` calls everybody, and
-        # may not.
+        # Mentions of users and channels are allowed; `<!channel>`, which notifies all members, is
+        # not.
         r"(?P<named><@[UW][A-Z0-9]{2,30}>|<\#C[A-Z0-9]{2,30}>)",
         r"<(?P<bare>(?:https?://|mailto:)[^\s<>|]+)>",
     )
@@ -40,7 +40,7 @@ class _Mrkdwn(SymbolMarkup):
         return f">{self.inline(found[1])}" if found[1].strip() else escape(found[0])
 
     def link(self, found: re.Match[str], depth: int) -> str:  # noqa: ARG002 - a label has no marks
-        """Return a link. Slack shows no markup in its label, and ends it at the first bar."""
+        """Return a link. Slack renders no markup in its label, and ends it at the first bar."""
         label, address = found["label"], found["address"]
         if not _SAFE_ADDRESS.match(address) or "|" in address:
             return escape(found[0])

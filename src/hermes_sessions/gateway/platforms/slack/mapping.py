@@ -1,8 +1,7 @@
-"""What Slack's Events API and slash commands bring, as messages of the gateway. Pure, and trusting
-nothing.
+"""Map Slack's events and slash commands to messages of the gateway. Pure; validates everything.
 
-A mention in a channel comes twice, as ``app_mention`` and as ``message``. Both have the same
-channel and the same ``ts``, which is the id of the message: the gateway takes it once.
+A mention in a channel arrives twice, as ``app_mention`` and as ``message``. Both have the same
+channel and the same ``ts``, which is the id of the message, so the gateway accepts it once.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from hermes_sessions.gateway.platforms.payloads import (
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.source import Platform, SessionSource
 
-# What somebody wrote on Slack, as they wrote it. Pure.
-#
-# Slack escapes ``&``, ``<`` and ``>``, and puts links and mentions between angle brackets. Links
+# Texts. Slack escapes ``&``, ``<`` and ``>``, and puts links and mentions in angle brackets. Links
 # are written out; mentions stay as they are, so that the agent can repeat them.
 
 
@@ -38,12 +35,12 @@ _ENTITY: Final = re.compile(r"&(amp|lt|gt);")
 
 
 _SIGNS: Final = {"amp": "&", "lt": "<", "gt": ">"}
-#: What may stand between somebody's name and what is said to them.
+#: Separators between a mention and the text that follows it.
 _AFTER_NAME: Final = " \t\n\u00a0,:"
 
 
 _MENTION: Final = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
-#: As much of a message of somebody else as makes clear what is meant, and so many of them.
+#: Limits of forwarded messages: characters of each, and how many.
 _MAX_QUOTED: Final = 4000
 
 
@@ -56,18 +53,18 @@ def plain(raw: str) -> str:
 
 
 def is_mentioned(raw: str, user_id: str) -> bool:
-    """Tell whether a text, as Slack sent it, names somebody."""
+    """Return whether a text, as Slack sent it, mentions a user."""
     return any(mention[1] == user_id for mention in _MENTION.finditer(raw))
 
 
 def begins_with_other(raw: str, user_id: str) -> bool:
-    """Tell whether a text begins by naming somebody else: then it is said to them."""
+    """Return whether a text starts with a mention of another user, and so is for them."""
     mention = _MENTION.match(raw.lstrip())
     return mention is not None and mention[1] != user_id
 
 
 def without_name(raw: str, user_id: str) -> str:
-    """Return a text without somebody's name at its beginning."""
+    """Return a text without a mention of *user_id* at its start."""
     begun = raw.lstrip()
     mention = _MENTION.match(begun)
     if mention is None or mention[1] != user_id:
@@ -76,9 +73,7 @@ def without_name(raw: str, user_id: str) -> str:
 
 
 def shared_words(attachments: object) -> str:
-    """Return messages of others that were forwarded, as quotations; other attachments are previews
-    of links, which are in the text.
-    """
+    """Return forwarded messages as quotes; other attachments are previews of links in the text."""
     if not isinstance(attachments, list):
         return ""
     quoted = [_quotation(each) for each in attachments[:_MOST_QUOTED] if isinstance(each, Mapping)]
@@ -91,7 +86,7 @@ def _quotation(attachment: Mapping[str, Any]) -> str:
     text, files = attachment.get("text"), attachment.get("files")
     text = text if isinstance(text, str) and text.strip() else ""
     words = plain(text[:_MAX_QUOTED]) + ("…" if len(text) > _MAX_QUOTED else "")
-    # The app may not see them where they are: they are named, so that nobody seems to be ignored.
+    # The app may not have access to these files, so that only their names are quoted.
     names = [
         f"[file: {short(file.get('name')) or 'without a name'}]"
         for file in (files[:_MOST_QUOTED] if isinstance(files, list) else ())
@@ -112,19 +107,19 @@ def _written_out(control: re.Match[str]) -> str:
         return control[0]
     address, _, label = (_unescaped(part) for part in inside.partition("|"))
     bare = address.removeprefix("mailto:").removeprefix("tel:")
-    # Slack makes links of what looks like one: `example.org` has the address http://example.org.
+    # Slack turns `example.org` into a link to http://example.org.
     if not label or label in {address, bare} or address in {f"http://{label}", f"https://{label}"}:
         return label or bare
     return f"{label} ({address})"
 
 
-# Files that came with a message on Slack, by reference. Pure.
+# Files, by reference.
 
-#: It becomes a part of a call.
+#: It becomes part of a request.
 FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,31}")
-#: Slack takes ten in one message.
+#: Slack allows ten per message.
 _MOST_FILES: Final = 50
-#: What is left of a file that was deleted, or that the workspace's plan does not show any more.
+#: Modes of files that were deleted or that the workspace's plan no longer shows.
 _GONE: Final = frozenset({"tombstone", "hidden_by_limit"})
 
 
@@ -132,12 +127,12 @@ class MessageFiles(NamedTuple):
     """The files of one message."""
 
     attachments: tuple[Attachment, ...]
-    #: What the agent is told of those that it cannot have.
+    #: Notes for the agent about files that it cannot get.
     notes: tuple[str, ...]
 
 
 def files_of(files: object, max_bytes: int) -> MessageFiles:
-    """Return the files of a message; those above *max_bytes* are left out, and that is said.
+    """Return the files of a message, and notes about those over *max_bytes*.
 
     Raises:
         UnreadablePayload: they are not what Slack documents.
@@ -156,7 +151,7 @@ def files_of(files: object, max_bytes: int) -> MessageFiles:
         if mode in _GONE:
             notes.append(f"[A file{name} no longer exists.]")
         elif mode == "external" or file.get("is_external") is True:
-            notes.append(f"[A file{name} is kept elsewhere: {file.get('url_private')!s:.1000}]")
+            notes.append(f"[A file{name} is stored elsewhere: {file.get('url_private')!s:.1000}]")
         elif (attachment.size or 0) > max_bytes:
             notes.append(left_out(attachment, max_bytes))
         else:
@@ -180,14 +175,14 @@ def _attachment(file: Mapping[str, Any]) -> Attachment:
 
 Record = Mapping[str, Any]
 
-#: Slack cuts at 40,000; what is far above it is not from there.
+#: Slack's own limit is 40,000; a far longer text is not from there.
 MAX_TEXT: Final = 100_000
-#: Messages that somebody wrote. Of all other kinds (changed, deleted, joined, …) nobody expects an
-#: answer: one was given to what was written first.
+#: Subtypes of messages that users wrote. All others (edited, deleted, joined, …) need no reply: the
+#: original message got one.
 _SPOKEN: Final = frozenset({None, "file_share", "me_message", "thread_broadcast"})
-#: `group` is what Slack calls a private channel.
+#: Slack calls a private channel `group`.
 _CHAT_TYPES: Final = {"im": "dm", "mpim": "group", "channel": "channel", "group": "channel"}
-#: What slash commands say of where they were typed, if it is not the name of a channel.
+#: Values of `channel_name` in slash commands that are not the name of a channel.
 _UNNAMED: Final = {"directmessage": "dm", "privategroup": "channel"}
 _SLACKBOT: Final = "USLACKBOT"
 
@@ -197,32 +192,32 @@ _TRIGGER: Final = re.compile(r"[!-~]{1,256}")
 
 
 class SlackMessage(NamedTuple):
-    """A message, and for whom it is."""
+    """A message, and whether it is for the bot."""
 
     inbound: Inbound
-    #: Whether it is for the bot whatever came before: in private, by name, or by a command.
-    #: Otherwise only if the bot is in the thread.
+    #: Whether it is for the bot in any case: a private message, a mention or a command. Otherwise
+    #: it is only if the bot follows the thread.
     is_addressed: bool = True
-    #: Whether Slack said what kind of chat it is; otherwise it is a channel as far as we know.
+    #: Whether Slack sent the type of the chat; otherwise a channel is assumed.
     is_kind_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How payloads are read: who the bot is, and what it takes."""
+    """Reads payloads for one bot."""
 
-    #: The bot, as it is mentioned.
+    #: The bot's user id, as in mentions.
     user_id: str
     team_id: str
     needs_mention: bool = True
-    #: A message in a channel opens a thread, which is then the conversation.
+    #: Whether a message in a channel opens a thread, which is then the conversation.
     opens_threads: bool = False
     max_file_bytes: int = 20 * 1024**2
     #: Names of the gateway's commands, without the slash.
     commands: frozenset[str] = field(default_factory=frozenset)
 
     def read(self, payload: object) -> SlackMessage | None:
-        """Return the message in *payload*, None when there is none for the bot.
+        """Return the message in *payload*, None if it has none for the bot.
 
         Raises:
             UnreadablePayload: it is not what Slack documents, or far too large.
@@ -238,8 +233,8 @@ class InboundReader:
         return self._event(event)
 
     def _is_ours(self, call: Record) -> bool:
-        """Tell whether a payload is about the workspace that the token is for: an app may be
-        installed in several, and in an organisation, an event may come from any of them.
+        """Return whether a payload is for the workspace of the token: an app may be installed in
+        several, and an organisation's event may name any of them.
         """
         if call.get("team_id") == self.team_id:
             return True
@@ -248,7 +243,7 @@ class InboundReader:
         return any(isinstance(bot, Mapping) and self._is_bot(bot) for bot in bots)
 
     def _is_bot(self, installed: Record) -> bool:
-        """Tell whether an installation is this one: ids of people are those of a workspace."""
+        """Return whether an installation is this bot: user ids are unique only per workspace."""
         is_here = installed.get("team_id") in (None, self.team_id)
         return is_here and installed.get("user_id") == self.user_id
 
@@ -262,7 +257,7 @@ class InboundReader:
             raise UnreadablePayload(f"A text has {len(raw):,} characters; Slack sends 40,000.")
         chat_id = _id(event.get("channel"), "event.channel")
         kind = text_of(event.get("channel_type"), "event.channel_type")
-        # Mentions do not say where they are; ids of private chats begin with D, as ever.
+        # Mentions have no channel type; ids of private chats start with D.
         chat_type = _CHAT_TYPES.get(kind or "", "dm" if chat_id.startswith("D") else "channel")
         is_addressed = chat_type == "dm" or self._is_addressed(event, raw)
         thread = _ts(event.get("thread_ts"), "event.thread_ts") if "thread_ts" in event else None
@@ -274,7 +269,7 @@ class InboundReader:
         return None if inbound is None else SlackMessage(inbound, is_addressed, kind is not None)
 
     def _is_spoken(self, event: Record) -> bool:
-        """Tell whether somebody wrote it: no program, and not we ourselves."""
+        """Return whether a user wrote the message, and not a program or this bot."""
         if text_of(event.get("subtype"), "event.subtype") not in _SPOKEN or event.get("hidden"):
             return False
         if event.get("bot_id") or event.get("bot_profile"):
@@ -332,9 +327,7 @@ class InboundReader:
     # ── slash commands ────────────────────────────────────────────────────────────────────────
 
     def _command(self, call: Record) -> SlackMessage | None:
-        """Read ``/hermes TEXT``: Slack keeps everything that begins with a slash to itself, unless
-        the app has registered it.
-        """
+        """Read ``/hermes TEXT``. Slack delivers only slash commands that the app has registered."""
         if call.get("team_id") != self.team_id:
             return None
         name = (text_of(call.get("command"), "command") or "").removeprefix("/").lower()
@@ -347,12 +340,12 @@ class InboundReader:
         chat_id = _id(call.get("channel_id"), "channel_id")
         named = "group" if place.startswith("mpdm-") else "channel"
         chat_type = "dm" if chat_id.startswith("D") else _UNNAMED.get(place, named)
-        # It is no message, and has no ts; this is what it has of its own.
+        # A command is not a message and has no ts; its trigger id is unique.
         source = self._source(chat_id, chat_type, call.get("user_id"), f"slash:{trigger}", None)
         return SlackMessage(Inbound(source=source, text=text, message_id=source.message_id))
 
     def _spoken(self, raw: str) -> str:
-        """Return what follows ``/hermes``: a command without its slash, or something to say."""
+        """Return the text after ``/hermes``: a command without its slash, or a message."""
         word = raw.partition(" ")[0].lower()
         if not raw:
             return "/help"
@@ -361,11 +354,11 @@ class InboundReader:
 
 def _id(value: object, what: str) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise UnreadablePayload(f"{what} is not an id of Slack.")
+        raise UnreadablePayload(f"{what} is not a Slack id.")
     return value
 
 
 def _ts(value: object, what: str) -> str:
     if not isinstance(value, str) or not _TS.fullmatch(value):
-        raise UnreadablePayload(f"{what} is not a time of Slack.")
+        raise UnreadablePayload(f"{what} is not a Slack timestamp.")
     return value

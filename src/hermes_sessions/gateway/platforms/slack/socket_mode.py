@@ -1,8 +1,7 @@
-"""Socket Mode: Slack brings messages over a socket that we opened, so that nobody has to reach us.
+"""Socket Mode: receive events over a WebSocket that the gateway opens, without a public URL.
 
-An envelope is acknowledged when what is in it is stored. The SDK's own client would try a refused
-token for ever and write messages into the log, so the loop is ours; the calls and the forms of what
-is sent are the SDK's.
+An envelope is acknowledged after its message is stored. The SDK's own client would retry a refused
+token forever and log messages, so the loop is here; requests and message formats are the SDK's.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from hermes_sessions.gateway.platforms.slack.errors import NotAccepted, Take
 
 logger = logging.getLogger(__name__)
 
-#: Envelopes that may wait; when there are more, they are left in the socket.
+#: Envelopes that may wait; further ones stay in the socket.
 _MOST_WAITING: Final = 1_000
-#: How long Slack may take to say hello.
+#: How long to wait for Slack's hello.
 _HELLO_SECONDS: Final = 30.0
-#: How long what has come may be acknowledged on a socket that Slack is about to close: it says so
+#: How long pending envelopes may be acknowledged on a socket that Slack is about to close: it warns
 #: ten seconds before.
 _LEAVING_SECONDS: Final = 5.0
 
@@ -51,7 +50,7 @@ class _Envelope(NamedTuple):
 
 
 class SocketMode:
-    """Receives from `start` to `stop`, through as many sockets as it takes."""
+    """Receives from `start` to `stop`, over successive WebSockets."""
 
     def __init__(self, client: SlackClient, take: Take, *, sleep: Sleep) -> None:
         self._client = client
@@ -64,7 +63,7 @@ class SocketMode:
         self.is_running = False
 
     async def start(self) -> None:
-        """Open the first socket; returns when Slack has said hello.
+        """Open the first WebSocket; return after Slack's hello.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -76,7 +75,7 @@ class SocketMode:
         self._tasks = [asyncio.create_task(receiving), asyncio.create_task(self._work())]
 
     async def stop(self) -> None:
-        """Take nothing more, acknowledge what is being taken, close."""
+        """Stop receiving, acknowledge the envelope in progress, close."""
         self._ending.ask()
         tasks, self._tasks = self._tasks, []
         await asyncio.gather(*tasks)
@@ -91,13 +90,13 @@ class SocketMode:
                 hello = await socket.receive()
         except TimeoutError as error:
             await socket.close()
-            raise Unreachable("Slack opened a socket and said nothing.") from error
+            raise Unreachable("Slack opened a WebSocket and sent no hello.") from error
         except BaseException:
             await socket.close()
             raise
         if _parsed(hello).get("type") != "hello":
             await socket.close()
-            raise Unreachable("Slack closed the socket at once.")
+            raise Unreachable("Slack closed the WebSocket at once.")
         self._socket = socket
         self.is_running = True
         return socket
@@ -109,25 +108,25 @@ class SocketMode:
             await socket.close()
 
     async def _receive(self) -> bool:
-        """Use one socket until it ends; return whether that is nothing unusual."""
+        """Use one WebSocket until it ends; return whether it ended normally."""
         socket = self._socket
         if socket is None:
             socket = await self._ending.result_unless_stopped(self._open())
-            logger.info("slack: connected again")
+            logger.info("slack: reconnected")
         try:
             return await self._read(socket)
         finally:
-            # At the end it stays open, for what is still being taken.
+            # It stays open until the envelope in progress is acknowledged.
             if not self._ending.is_stop_requested:
                 await self._leave()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
-        """Read until the socket ends; return whether anything came, or Slack asked for another."""
+        """Read until the WebSocket ends; return whether data came or Slack wants a new one."""
         is_good = False
         while True:
             frame = await self._ending.result_unless_stopped(socket.receive())
             if frame.type in _ENDED or frame.type is aiohttp.WSMsgType.ERROR:
-                logger.info("slack: the socket was lost")
+                logger.info("slack: the connection was lost")
                 return is_good
             message = _parsed(frame)
             if message.get("type") == "disconnect":
@@ -140,8 +139,8 @@ class SocketMode:
                 )
 
     async def _is_replaced(self, message: Mapping[str, Any]) -> bool:
-        """Tell whether Slack only wants another socket to be used, which it does every few hours;
-        what has come on this one is acknowledged first.
+        """Return whether Slack asks for a new WebSocket, as it does every few hours; pending
+        envelopes are acknowledged on this one first.
         """
         if message.get("reason") == "link_disabled":
             logger.error("slack: Socket Mode was turned off in the app's settings")
@@ -154,7 +153,7 @@ class SocketMode:
     # ── envelopes ─────────────────────────────────────────────────────────────────────────────
 
     async def _work(self) -> None:
-        """Take envelopes one after the other, in the order in which they came."""
+        """Deliver envelopes one at a time, in order of arrival."""
         with suppress(Stopped):
             while not self._ending.is_stop_requested:
                 envelope = await self._ending.result_unless_stopped(self._waiting.get())
@@ -163,8 +162,8 @@ class SocketMode:
                 self._waiting.task_done()
 
     async def _offer(self, envelope: _Envelope) -> None:
-        """Offer an envelope until it is taken. Slack brings it again a few times only, so it stays
-        here; those behind it wait.
+        """Deliver an envelope, with retries. Slack redelivers it only a few times, so it is kept
+        here, and later ones wait.
         """
         failures = 0
         while True:
@@ -173,12 +172,12 @@ class SocketMode:
             except NotAccepted:
                 failures += 1
             if self._ending.is_stop_requested:
-                raise Stopped  # it comes again
+                raise Stopped  # Slack delivers it again
             await self._ending.result_unless_stopped(self._sleep(pause_after(failures)))
 
 
 async def _acknowledge(envelope: _Envelope) -> None:
-    """Tell Slack that it need not come again; if that fails, it comes again and is recognised."""
+    """Acknowledge an envelope; if that fails, Slack delivers it again and it is recognised."""
     answer = json.dumps(SocketModeResponse(envelope.id).to_dict())
     try:
         await envelope.socket.send_str(answer)
@@ -197,7 +196,7 @@ def _parsed(frame: aiohttp.WSMessage) -> Mapping[str, Any]:
 
 
 def _payload(message: Mapping[str, Any]) -> object:
-    """Return what an envelope brings: events and commands; of clicks, nothing."""
+    """Return the payload of an envelope: an event or a command; nothing for clicks."""
     try:
         request = SocketModeRequest.from_dict(dict(message))
     except (TypeError, ValueError):

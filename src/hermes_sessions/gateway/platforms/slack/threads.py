@@ -1,6 +1,6 @@
-"""Threads that the bot is in: what is said there is said to it, also without its name.
+"""Threads that the bot follows: messages there are for it even without a mention.
 
-They are remembered through restarts, the newest of each channel.
+The newest threads of each channel are remembered across restarts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hermes_sessions.gateway.platforms.port import PlatformError, Services
 from hermes_sessions.gateway.platforms.slack.client import SlackClient
 from hermes_sessions.gateway.platforms.slack.mapping import plain
 
-# What was said in a thread before the bot came into it, which the agent cannot see otherwise.
+# Earlier messages of a thread, which the agent cannot see otherwise.
 
-#: As much as makes clear what is meant: the latest messages, and of each the beginning.
+#: Limits: the latest messages, and the start of each.
 _MOST: Final = 20
 
 
@@ -37,22 +37,25 @@ Record = Mapping[str, Any]
 async def introduced(
     client: SlackClient, inbound: Inbound, *, user_id: str, patience: float
 ) -> Inbound:
-    """Return a message with what was said before it in its thread, as far as Slack tells that
-    within *patience* seconds; *user_id* is the bot's.
+    """Return a message with the earlier messages of its thread, if Slack responds within *patience*
+    seconds; *user_id* is the bot's.
     """
     source, ts = inbound.source, inbound.message_id or ""
     try:
         async with asyncio.timeout(patience):
             said = await client.replies(source.chat_id, source.thread_id or "", ts)
     except (PlatformError, TimeoutError) as error:
-        logger.info("slack: a thread is not known: %s", str(error) or "no answer in time")
+        logger.info(
+            "slack: the earlier messages of a thread are not available: %s",
+            str(error) or "no response in time",
+        )
         return inbound
     words = quoted(said, before=ts, user_id=user_id)
     return replace(inbound, text=f"{words}\n\n{inbound.text}") if words else inbound
 
 
 def quoted(messages: Iterable[object], *, before: str, user_id: str) -> str:
-    """Return messages of a thread as a quotation, the latest that there is room for. Pure."""
+    """Return messages of a thread as a quote, the latest that fit. Pure."""
     lines: list[str] = []
     room = _MAX_ALL
     earlier = [each for each in messages if isinstance(each, Mapping) and _ts(each) < before]
@@ -84,19 +87,19 @@ def _author(message: Record, user_id: str) -> str:
 
 def _ts(message: Record) -> str:
     ts = message.get("ts")
-    # Times of Slack have the same number of digits for another 250 years.
+    # Slack's timestamps keep the same number of digits for another 250 years.
     return ts if isinstance(ts, str) else "~"
 
 
 logger = logging.getLogger(__name__)
 
-#: Threads of one channel that are remembered, and channels that are kept at hand.
+#: Threads to remember per channel, and channels to cache.
 _THREADS: Final = 200
 _CHANNELS: Final = 1_000
 
 
 class Threads:
-    """The threads of one bot. Lives on the event loop."""
+    """The threads of one bot. Runs on the event loop."""
 
     def __init__(self, services: Services, team_id: str) -> None:
         self._services = services
@@ -105,10 +108,10 @@ class Threads:
         self._followed: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     async def is_followed(self, channel: str, thread_ts: str) -> bool:
-        """Tell whether the bot is in a thread.
+        """Return whether the bot follows a thread.
 
         Raises:
-            StoreError: that cannot be found out now.
+            StoreError: the store is unavailable.
         """
         if thread_ts in self._followed.get(channel, ()):
             return True
@@ -121,8 +124,8 @@ class Threads:
         return thread_ts in threads
 
     async def follow(self, channel: str, thread_ts: str) -> None:
-        """Remember that the bot is in a thread. If it cannot be stored, this process knows it, and
-        stores it with the next one.
+        """Follow a thread. If it cannot be stored, this process remembers it, and stores it with
+        the next one.
         """
         known = self._followed.get(channel, OrderedDict())
         if thread_ts in known:
@@ -133,11 +136,11 @@ class Threads:
             self._add(threads, thread_ts)
             await self._services.save_state(self._name(channel), " ".join(threads))
         except StoreError as error:
-            logger.warning("slack: a thread is remembered here alone for now: %s", error)
+            logger.warning("slack: a followed thread could not be stored yet: %s", error)
             self._add(self._followed.setdefault(channel, known), thread_ts)
 
     async def _load(self, channel: str) -> OrderedDict[str, None]:
-        """Return what is stored, with what this process knows: others may have stored, too."""
+        """Return the stored threads and those of this process: other processes store some, too."""
         stored = await self._services.load_state(self._name(channel)) or ""
         threads = OrderedDict.fromkeys(stored.split())
         for thread_ts in self._followed.get(channel, ()):

@@ -1,7 +1,7 @@
-"""Where Slack brings events and commands to.
+"""The webhook for Slack's events and commands.
 
-What comes is Slack's if it is signed with the app's secret, and not older than five minutes, so
-that nobody can say again later what Slack once said.
+A request is genuine if it is signed with the app's signing secret and at most five minutes old,
+which prevents replays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hermes_sessions.gateway.platforms.webhooks import (
 SIGNATURE_HEADER: Final = "X-Slack-Signature"
 TIMESTAMP_HEADER: Final = "X-Slack-Request-Timestamp"
 
-#: Slack's calls are some kilobytes. What is larger is not read as one.
+#: Slack's requests have some kilobytes. Larger ones are refused.
 MAX_BODY: Final = 1024**2
 _MAX_CHALLENGE: Final = 1024
 _OLDEST_SECONDS: Final = 300
@@ -38,7 +38,7 @@ class WebhookServer(Webhook):
     """Listens from `start` to `stop`."""
 
     def __init__(self, settings: SlackSettings, take: Take, *, clock: Callable[[], float]) -> None:
-        """*clock* tells the time in seconds since the epoch."""
+        """*clock* returns seconds since the epoch."""
         self._secret = (settings.signing_secret or "").encode()
         self._clock = clock
         where = settings.webhook
@@ -60,7 +60,7 @@ class WebhookServer(Webhook):
         return Signature(given, self._secret, mark="v0=", before=f"v0:{said}:".encode())
 
     def _parsed(self, request: Request, body: bytes) -> object:
-        """Return what is in a body: JSON, or a form; None for what is neither."""
+        """Return the payload in a body, JSON or a form; None if it is neither."""
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != _FORM:
             return parsed_json(body)
@@ -87,7 +87,7 @@ def _confirmed(take: Take) -> Callable[[object], Awaitable[bool]]:
 
 
 def _challenge(payload: Mapping[str, object]) -> Response:
-    """Answer the question by which Slack finds out whether the address is ours."""
+    """Answer Slack's challenge, which verifies the URL."""
     challenge = payload.get("challenge")
     if not isinstance(challenge, str) or len(challenge) > _MAX_CHALLENGE:
         return Response(status_code=400)

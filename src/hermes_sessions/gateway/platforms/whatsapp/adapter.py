@@ -1,7 +1,8 @@
-"""A business number on WhatsApp: messages are brought by Meta, and confirmed when they are stored.
+"""A business number on WhatsApp: messages arrive by webhook, and are confirmed after they are
+stored.
 
-The Cloud API keeps trying for seven days to bring what was not confirmed. It has no edits, and no
-keys by which sending twice would deliver once.
+The Cloud API redelivers unconfirmed messages for seven days. It has no edits and no idempotency
+keys.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from hermes_sessions.gateway.platforms.whatsapp.webhook import WebhookServer
 
 logger = logging.getLogger(__name__)
 
-#: Sent messages whose progress is remembered.
+#: How many sent messages have a known status.
 _REMEMBERED: Final = 10_000
-#: In which order a message gets on; Meta does not promise to tell it in that order.
+#: The order of statuses; Meta may send them in another.
 _PROGRESS: Final = ("sent", "delivered", "read", "played", "failed")
 
 _NUMBER: Final = re.compile(r"[0-9]{1,32}")
-#: An id that stays when the number changes begins with a country: ``US.13491208655302741918``.
+#: An id that stays the same when the number changes starts with a country:
+#: ``US.13491208655302741918``.
 _LASTING_ID: Final = re.compile(r"[A-Z]{2}\.[A-Za-z0-9.]{1,160}")
 _ANY_ID: Final = re.compile(r"[!-~]{1,512}")
 
@@ -49,13 +51,13 @@ class WhatsAppAdapter(Adapter):
     """One business number."""
 
     name: ClassVar[str] = "whatsapp"
-    # WhatsApp speaks of 4,096 characters and not of how it counts them: this is safe either way.
+    # WhatsApp does not document the unit of its 4,096 characters; UTF-16 units are safe either way.
     limits: ClassVar[Limits] = Limits(text=4096, length_unit="utf16", typing=True)
 
     def __init__(
         self, settings: WhatsAppSettings, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """*clock* tells the time in seconds since the epoch."""
+        """*clock* returns seconds since the epoch."""
         self._settings = settings
         self._clock = clock
         self._client: GraphClient | None = None
@@ -63,16 +65,16 @@ class WhatsAppAdapter(Adapter):
         self._services: Services | None = None
         self._reader: InboundReader | None = None
         self._is_connected = False
-        #: Calls come on many connections; they are taken one after the other, as they came.
+        #: Requests arrive on many connections; they are handled one at a time, in order of arrival.
         self._turn = asyncio.Lock()
         self._statuses: OrderedDict[str, DeliveryStatus] = OrderedDict()
-        #: Messages that could not be read since the start.
+        #: How many messages were unreadable since the start.
         self.unreadable = 0
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
     async def connect(self, services: Services) -> None:
-        """See `Adapter.connect`. Meta is told where to bring messages in its dashboard, once."""
+        """See `Adapter.connect`. The URL of the webhook is registered in Meta's dashboard."""
         self._services = services
         self._turn = asyncio.Lock()
         self._client = GraphClient(self._settings)
@@ -86,7 +88,7 @@ class WhatsAppAdapter(Adapter):
             raise
         self._is_connected = True
         logger.info(
-            "whatsapp: connected as number %s; messages are expected at port %d",
+            "whatsapp: connected as number %s; listening for messages on port %d",
             self._settings.phone_number_id,
             self._webhook.port,
         )
@@ -108,7 +110,7 @@ class WhatsAppAdapter(Adapter):
 
     @property
     def webhook_port(self) -> int | None:
-        """Where the webhook listens, which matters when the configured port is 0."""
+        """The port of the webhook, for when the configured port is 0."""
         return self._webhook.port if self._webhook else None
 
     @property
@@ -120,7 +122,7 @@ class WhatsAppAdapter(Adapter):
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, payload: object) -> bool:
-        """Take what a call brought; return whether it may be confirmed."""
+        """Deliver the payload of a request; return whether to confirm it."""
         async with self._turn:
             if self._reader is None:
                 return False
@@ -132,7 +134,7 @@ class WhatsAppAdapter(Adapter):
                     return False
                 self._note(status)
             for inbound in brought.messages:
-                # Those before it come again with it, and are recognised by their ids.
+                # The messages before it are redelivered with it, and recognised by their ids.
                 if not await self._offer(inbound):
                     return False
             return True
@@ -149,25 +151,27 @@ class WhatsAppAdapter(Adapter):
     # ── what became of what was sent ──────────────────────────────────────────────────────────
 
     def status_of(self, message_id: str) -> DeliveryStatus | None:
-        """Return how far a message that was sent has come, as far as Meta has told since the
-        start; of the last 10,000 messages.
+        """Return the latest known status of a sent message, None if unknown. Covers the last 10,000
+        messages since the start.
         """
         return self._statuses.get(message_id)
 
     async def _report(self, status: DeliveryStatus) -> bool:
-        """Have the gateway know of what failed; return whether it does, so that Meta is heard."""
+        """Report a failed reply to the gateway; return False if that could not be stored, so that
+        Meta sends the status again.
+        """
         if status.status != "failed" or status.key is None or self._services is None:
             return True
         why = explain_error(status.code, status.details)
         try:
             await self._services.undelivered(status.key, status.message_id, why)
         except HermesSessionsError as error:
-            logger.warning("whatsapp: it cannot be stored yet what became of a reply: %s", error)
+            logger.warning("whatsapp: the status of a reply cannot be stored yet: %s", error)
             return False
         return True
 
     def _note(self, status: DeliveryStatus) -> None:
-        """Remember how far a message has come. Nobody is answered: there is nobody to answer."""
+        """Remember the status of a sent message."""
         before = self._statuses.pop(status.message_id, None)
         latest = status if before is None or _rank(status) >= _rank(before) else before
         self._statuses[status.message_id] = latest
@@ -175,7 +179,7 @@ class WhatsAppAdapter(Adapter):
             self._statuses.popitem(last=False)
         if status.status != "failed":
             logger.debug("whatsapp: %s is %s", status.message_id, status.status)
-        elif before is None or before.status != "failed":  # it may be told twice
+        elif before is None or before.status != "failed":  # Meta may send it twice
             logger.warning(
                 "whatsapp: reply %s (%s) was not delivered: %s",
                 status.key or "unknown",
@@ -186,7 +190,7 @@ class WhatsAppAdapter(Adapter):
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
     async def send(self, target: Target, text: str, *, key: str) -> str:
-        """See `Adapter.send`. *key* comes back with the statuses, and prevents nothing."""
+        """See `Adapter.send`. Meta returns *key* with the statuses; it does not deduplicate."""
         message: dict[str, Any] = {
             "messaging_product": "whatsapp",
             **_recipient(target.chat_id),
@@ -199,11 +203,11 @@ class WhatsAppAdapter(Adapter):
         return await self._graph.send(message)
 
     def chat_type_of(self, chat_id: str) -> str:
-        """A group, if it has the id of one."""
+        """Return "group" if the id is that of a group, else "dm"."""
         return "group" if _recipient(chat_id)["recipient_type"] == "group" else "dm"
 
     async def typing(self, target: Target) -> None:
-        """See `Adapter.typing`: WhatsApp shows it under a message, which it marks as read."""
+        """See `Adapter.typing`. WhatsApp shows it below a message and marks that as read."""
         if not _is_id(target.reply_to):
             return
         try:
@@ -215,7 +219,7 @@ class WhatsAppAdapter(Adapter):
                     "typing_indicator": {"type": "text"},
                 }
             )
-        except PlatformError as error:  # not worth more than a line in the log
+        except PlatformError as error:  # typing is not important
             logger.debug("whatsapp: typing could not be shown: %s", error)
 
     async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
@@ -230,7 +234,7 @@ def _rank(status: DeliveryStatus) -> int:
 
 
 def _recipient(chat_id: str) -> dict[str, str]:
-    """Return how a person or a group is named to Meta, which goes by the form of the id."""
+    """Return the recipient fields for a user or a group, by the format of the id."""
     if _NUMBER.fullmatch(chat_id):
         return {"recipient_type": "individual", "to": chat_id}
     if _LASTING_ID.fullmatch(chat_id):

@@ -1,7 +1,7 @@
-"""Meta's Graph API over httpx: the few calls that are needed, with the port's errors.
+"""Meta's Graph API over httpx; its errors become those of the port.
 
-The token goes to Meta alone: as a header, never into an address, and for files only to Meta's own
-hosts, whatever address an answer names.
+The token is sent only to Meta: as a header, never in a URL, and for files only to Meta's own hosts,
+whatever URL a response contains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.whatsapp.mapping import MEDIA_ID
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 
 _SECONDS: Final = 30.0
-#: Where Meta keeps files.
+#: Meta's file hosts.
 _FILE_HOSTS: Final = (".fbsbx.com", ".fbcdn.net", ".facebook.com", ".whatsapp.net")
 
 Record = Mapping[str, Any]
@@ -30,18 +30,18 @@ Record = Mapping[str, Any]
 class BotIdentity(NamedTuple):
     """The business number."""
 
-    #: As people write it.
+    #: The display format.
     number: str
     name: str
 
     @property
     def digits(self) -> str:
-        """The number as it stands in messages."""
+        """The number as it appears in messages."""
         return "".join(character for character in self.number if character in "0123456789")
 
 
 class GraphClient:
-    """One business number. Every call raises errors of the port alone."""
+    """One business number. Every call raises only errors of the port."""
 
     def __init__(self, settings: WhatsAppSettings) -> None:
         self._number_id = settings.phone_number_id
@@ -58,7 +58,7 @@ class GraphClient:
         await self._http.aclose()
 
     async def identify(self) -> BotIdentity:
-        """Return whose number it is.
+        """Return the number and its name.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
@@ -68,7 +68,7 @@ class GraphClient:
             found = await self._call("GET", self._number_id, params=fields)
         except Undeliverable as error:
             raise LoginRefused(
-                f"Meta does not know the number of platforms.whatsapp.phone_number_id, or the "
+                "Meta does not know the number in platforms.whatsapp.phone_number_id, or the "
                 f"token may not use it: {error}"
             ) from error
         return BotIdentity(
@@ -83,11 +83,11 @@ class GraphClient:
         except (LookupError, TypeError):
             message_id = None
         if not isinstance(message_id, str):
-            raise Unreachable("WhatsApp's answer does not name the message.")
+            raise Unreachable("WhatsApp's response has no message id.")
         return message_id
 
     async def mark(self, message: Record) -> None:
-        """Say something about a message: that it was read, that an answer is coming."""
+        """Mark a message as read or show a typing indicator."""
         await self._call("POST", f"{self._number_id}/messages", json=message)
 
     async def fetch(self, media_id: str, limit: int) -> bytes:
@@ -99,7 +99,7 @@ class GraphClient:
         if isinstance(size, int) and size > limit:
             raise _too_large(size, limit)
         if not isinstance(address, str) or not self._is_metas(address):
-            raise Undeliverable("WhatsApp names no address for the file that could be trusted.")
+            raise Undeliverable("WhatsApp's response has no trusted URL for the file.")
         with _translated():
             async with self._http.stream("GET", address) as response:
                 if response.status_code in {404, 410}:
@@ -116,7 +116,7 @@ class GraphClient:
             raise to_platform_error(_complaint(response))
         answer = _parsed(response)
         if answer is None:
-            raise Unreachable("WhatsApp's answer cannot be read.")
+            raise Unreachable("WhatsApp's response is not readable.")
         if isinstance(answer.get("error"), Mapping):
             raise to_platform_error(_complaint(response))
         return answer
@@ -168,7 +168,7 @@ def _parsed(response: httpx.Response) -> Record | None:
 
 
 def _complaint(response: httpx.Response) -> ErrorReply:
-    """Return what went wrong, as far as the answer says."""
+    """Return the error in a response."""
     error = (_parsed(response) or {}).get("error")
     error = error if isinstance(error, Mapping) else {}
     code, data = error.get("code"), error.get("error_data")
@@ -183,7 +183,7 @@ def _complaint(response: httpx.Response) -> ErrorReply:
 
 
 def _seconds_to_wait(headers: httpx.Headers) -> float | None:
-    """Return how long to wait: in seconds in one header, in minutes in Meta's own."""
+    """Return how long to wait: one header has seconds, Meta's own has minutes."""
     try:
         seconds = float(headers["Retry-After"])
         return seconds if math.isfinite(seconds) else None

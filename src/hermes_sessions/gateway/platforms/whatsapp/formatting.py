@@ -1,7 +1,7 @@
-"""Markdown as WhatsApp shows it: ``*bold*``, ``_italic_``, ``~strike~`` and code between ticks.
+"""Convert Markdown to WhatsApp's markup: ``*bold*``, ``_italic_``, ``~strike~``, code in backticks.
 
-WhatsApp refuses no markup, and has no way to escape its signs. What comes out is never longer than
-the Markdown, so that a part that fits its limit still does.
+WhatsApp refuses no markup, and cannot escape its special characters. The result is never longer
+than the Markdown, so that a part that fits the limit still does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hermes_sessions.gateway.platforms.markdown import SymbolMarkup
 
 
 def to_whatsapp(markdown: str) -> str:
-    """Return *markdown* in WhatsApp's own markup; as it stands where nothing would be left."""
+    """Return *markdown* in WhatsApp's markup; unchanged if nothing would be left."""
     return _MARKUP.show(markdown)
 
 
@@ -28,7 +28,7 @@ class _WhatsAppMarkup(SymbolMarkup):
         return f"{before}{self.inline(found[1])}"
 
     def link(self, found: re.Match[str], depth: int) -> str:
-        """Return a link in words: WhatsApp makes links of addresses alone."""
+        """Return a link as text: WhatsApp makes links only of URLs."""
         label, address = found["label"], found["address"]
         return address if label == address else f"{self.inline(label, depth)} ({address})"
 

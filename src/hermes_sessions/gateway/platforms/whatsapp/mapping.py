@@ -1,10 +1,11 @@
-"""What Meta's webhook brings, as messages of the gateway. Pure, and trusting nothing.
+"""Map Meta's webhook payloads to messages of the gateway. Pure; validates everything.
 
-One call carries entries, an entry changes, a change messages and statuses. Whatever of it nobody
-foresaw is skipped alone: the messages beside it arrive.
+A request has entries, an entry has changes, a change has messages and statuses. An unexpected part
+is skipped alone.
 
-Somebody is known by a phone number (``wa_id``), by an id that stays when the number changes or is
-hidden (``user_id``), or by both. Both are handed on, so that the store remembers that they are one.
+A user has a phone number (``wa_id``), an id that stays the same when the number changes or is
+hidden (``user_id``), or both. Both are passed on, so that the store knows that they belong
+together.
 """
 
 from __future__ import annotations
@@ -23,14 +24,12 @@ from hermes_sessions.model.lane import normalise_whatsapp
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.logs import where
 
-# What somebody said on WhatsApp, in words and files. Pure.
-#
-# What has no words, such as a place, is described in square brackets, so that the agent knows of
-# it.
+# Contents. Those without text, such as a location, are described in square brackets, so that the
+# agent knows of them.
 
-#: WhatsApp's own is 4,096 for text; what is far above it is not from there.
+#: WhatsApp's own limit for text is 4,096; a far longer text is not from there.
 MAX_TEXT: Final = 100_000
-#: Cards and products that are named; the rest is only counted.
+#: How many contacts and products are listed; the rest are counted.
 _MOST_NAMED: Final = 10
 
 
@@ -45,19 +44,19 @@ _FILES: Final[Mapping[str, _Kind]] = {
     "document": "document",
     "sticker": "other",
 }
-#: It becomes a part of an address.
+#: It becomes part of a URL.
 MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Content(NamedTuple):
-    """What was said."""
+    """The text and files of a message."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
 def content_of(kind: str, message: Record) -> Content | None:
-    """Return what a message of this kind says, None when that is nothing.
+    """Return the content of a message of this type, None if it has none.
 
     Raises:
         UnreadablePayload: it is not what Meta documents, or far too large.
@@ -85,7 +84,7 @@ def _attachment(kind: _Kind, file: Record) -> Attachment:
     reference = text_of(file.get("id"), "A file's id") or ""
     if not MEDIA_ID.fullmatch(reference):
         raise UnreadablePayload("A file has no usable id.")
-    # How large it is, Meta says only when it is asked.
+    # Meta tells the size only on request.
     return Attachment(kind, reference, short(file.get("filename")), short(file.get("mime_type")))
 
 
@@ -98,7 +97,7 @@ def _button(body: Record) -> str:
 
 
 def _interactive(body: Record) -> str:
-    """Return what was chosen from what was offered."""
+    """Return the selected option."""
     for name in ("button_reply", "list_reply"):
         if isinstance(chosen := body.get(name), Mapping):
             return _bounded(chosen.get("title")) or _bounded(chosen.get("id"))
@@ -167,31 +166,31 @@ _WORDS: Final = {
 
 Record = Mapping[str, Any]
 
-#: What changes when somebody writes, or when something we wrote is delivered.
+#: The subscription for messages and statuses.
 _FIELD: Final = "messages"
 _ACCOUNT: Final = "whatsapp_business_account"
-#: Meta tries for seven days to bring a message. What is older was brought before, by whomever.
+#: Meta redelivers a message for seven days. An older one is a replay.
 OLDEST_SECONDS: Final = 8 * 86400
 _ID: Final = re.compile(r"[!-~]{1,512}")
-#: Kinds that are no message: nobody expects an answer to them.
+#: Message types that need no reply.
 _SILENT: Final = frozenset({"reaction", "system", "unsupported", "request_welcome", "ephemeral"})
 
 
 class DeliveryStatus(NamedTuple):
-    """How far something that we sent has come."""
+    """The status of a sent message."""
 
     message_id: str
     #: ``sent``, ``delivered``, ``read``, ``played`` or ``failed``.
     status: str
-    #: The key under which it was sent, if it comes back.
+    #: The key under which it was sent, if Meta returns it.
     key: str | None = None
-    #: Why it failed: the code, and the words that Meta has for it.
+    #: Why it failed: Meta's code and description.
     code: int | None = None
     details: str | None = None
 
 
 class WebhookBatch(NamedTuple):
-    """Everything in one call, in order."""
+    """Everything in one request, in order."""
 
     messages: tuple[Inbound, ...]
     statuses: tuple[DeliveryStatus, ...]
@@ -201,14 +200,14 @@ class WebhookBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InboundReader:
-    """How calls are read: whose number it is."""
+    """Reads the requests for one number."""
 
     phone_number_id: str
-    #: Our own number, in digits: what it writes is not said to us.
+    #: The business number, in digits: its own messages are ignored.
     own_number: str = ""
 
     def read(self, payload: object, *, now: float) -> WebhookBatch:
-        """Return what is in the body of a call; *now* is the time, in seconds since the epoch."""
+        """Return the contents of a request's body; *now* is in seconds since the epoch."""
         messages: list[Inbound] = []
         statuses: list[DeliveryStatus] = []
         problems: list[UnreadablePayload] = []
@@ -227,10 +226,10 @@ class InboundReader:
         return WebhookBatch(tuple(messages), tuple(statuses), tuple(problems))
 
     def _values(self, payload: object, problems: list[UnreadablePayload]) -> Iterator[Record]:
-        """Yield what changed on our number; an app may have others."""
+        """Yield the changes of this number; an app may have others."""
         call = record(payload, "A call")
         if call.get("object") != _ACCOUNT:
-            raise UnreadablePayload("A call is not about WhatsApp.")
+            raise UnreadablePayload("A request is not about WhatsApp.")
         for entry in _items(call, "entry", problems):
             for change in _items(entry, "changes", problems):
                 if not isinstance(change, Mapping) or change.get("field") != _FIELD:
@@ -238,7 +237,7 @@ class InboundReader:
                 value = change.get("value")
                 metadata = value.get("metadata") if isinstance(value, Mapping) else None
                 if not isinstance(value, Mapping) or not isinstance(metadata, Mapping):
-                    problems.append(UnreadablePayload("A change does not say on which number."))
+                    problems.append(UnreadablePayload("A change has no phone number."))
                 elif str(metadata.get("phone_number_id")) == self.phone_number_id:
                     yield value
 
@@ -251,7 +250,7 @@ class InboundReader:
             raise UnreadablePayload("A message has no usable id.")
         sent_at = _time(message.get("timestamp"))
         if sent_at is None or sent_at < now - OLDEST_SECONDS:
-            raise UnreadablePayload("A message is older than what Meta would still bring.")
+            raise UnreadablePayload("A message is older than Meta would redeliver.")
         person = _person(message, value)
         if person.number and person.number == self.own_number:
             return None
@@ -273,15 +272,15 @@ class InboundReader:
 
 @contextmanager
 def _skipped_alone(problems: list[UnreadablePayload]) -> Iterator[None]:
-    """Note why something cannot be read, also in a way that nobody foresaw: the next try would end
-    like this one, and what came with it would wait for it.
+    """Record why an item is unreadable, for unexpected errors, too: a retry would fail in the same
+    way and hold up the rest of the request.
     """
     try:
         yield
     except UnreadablePayload as problem:
         problems.append(problem)
     except Exception as error:  # noqa: BLE001 - it is noted, with where it was
-        problems.append(UnreadablePayload(f"reading it failed: {where(error)}"))
+        problems.append(UnreadablePayload(f"parsing failed: {where(error)}"))
 
 
 class _Person(NamedTuple):
@@ -299,10 +298,10 @@ class _Person(NamedTuple):
 
 
 def _person(message: Record, value: Record) -> _Person:
-    """Return who wrote: the message names them, and a contact says more."""
+    """Return the sender of a message, with details from the contacts."""
     number, lasting_id = _identifier(message.get("from")), _identifier(message.get("from_user_id"))
     if not number and not lasting_id:
-        raise UnreadablePayload("A message does not say who wrote it.")
+        raise UnreadablePayload("A message has no sender.")
     contacts = value.get("contacts")
     for contact in contacts if isinstance(contacts, list) else ():
         if not isinstance(contact, Mapping):
@@ -343,7 +342,7 @@ def _status(status: Record) -> DeliveryStatus:
     message_id = text_of(status.get("id"), "id") or ""
     word = text_of(status.get("status"), "status") or ""
     if not _ID.fullmatch(message_id) or not _ID.fullmatch(word):
-        raise UnreadablePayload("A status does not say of what.")
+        raise UnreadablePayload("A status has no message id or no status.")
     errors = status.get("errors")
     error = errors[0] if isinstance(errors, list) and errors else None
     error = error if isinstance(error, Mapping) else {}
@@ -359,7 +358,7 @@ def _status(status: Record) -> DeliveryStatus:
 
 
 def _items(owner: object, name: str, problems: list[UnreadablePayload]) -> Sequence[object]:
-    """Return what *owner* has of something: nothing is fine, anything but a list is not."""
+    """Return the items of a list, none if it is missing; anything but a list is a problem."""
     items = owner.get(name) if isinstance(owner, Mapping) else ()
     if items is None or isinstance(items, (list, tuple)):
         return items or ()
@@ -368,7 +367,7 @@ def _items(owner: object, name: str, problems: list[UnreadablePayload]) -> Seque
 
 
 def _time(value: object) -> float | None:
-    """Return a time, which Meta writes as text."""
+    """Return a time, which Meta sends as text."""
     if not isinstance(value, (str, int)) or isinstance(value, bool):
         return None
     try:

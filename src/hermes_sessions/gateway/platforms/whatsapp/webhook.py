@@ -1,8 +1,7 @@
-"""Where Meta brings messages to.
+"""The webhook for Meta's messages.
 
-What comes is Meta's if the body is signed with the app's secret. The signature says nothing about
-time, so a call that is repeated looks as good as new: its messages are recognised by their ids, and
-by their age.
+A request is genuine if its body is signed with the app's secret. The signature has no timestamp, so
+that a replayed request is valid: its messages are recognised by their ids and their age.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 
 SIGNATURE_HEADER: Final = "X-Hub-Signature-256"
 
-#: Meta's calls have three megabytes at most. What is larger is not read as one.
+#: Meta's requests have three megabytes at most. Larger ones are refused.
 MAX_BODY: Final = 3 * 1024**2
 _MAX_CHALLENGE: Final = 256
 
@@ -47,7 +46,7 @@ class WebhookServer(Webhook):
         )
 
     async def _verify(self, request: Request) -> Response:
-        """Answer the question by which Meta finds out whether the address is ours."""
+        """Answer Meta's challenge, which verifies the URL."""
         asked = request.query_params
         given = asked.get("hub.verify_token", "").encode("utf-8", "surrogateescape")
         challenge = asked.get("hub.challenge", "")
