@@ -127,6 +127,24 @@ def test_reads_while_the_standby_is_stopped(pair: Pair) -> None:
         db.append_message("s", "user", "after")
 
 
+def test_the_first_search_while_the_standby_is_stopped(pair: Pair) -> None:
+    """Its attempt to create the index waits for the standby, with the index's table locked."""
+    with SessionDB.from_url(pair.url) as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "never indexed")
+        pair.stop_standby()
+        started = time.monotonic()
+        answer = db.search("indexed")
+        assert [hit.session_id for hit in answer.hits] == ["s"]
+        assert answer.account.complete
+        assert answer.account.not_indexed == 1
+        assert len(db.search_messages("never")) == 1
+        assert time.monotonic() - started < READ_SECONDS
+        pair.standby.start()
+        db.append_message("s", "user", "after")
+        assert len(db.search_messages("after")) == 1
+
+
 def _cancel_waiting(pair: Pair, writing: Future[object]) -> int:
     """Cancel what waits for the standby until *writing* ends; return how often."""
     canceled = 0

@@ -114,6 +114,10 @@ class TSVectorIndex(ServerIndex[str]):
             (f"'{SENTINEL_WORD}'",),
         ) == (0,)
 
+    def is_locked(self, tx: ReadTransaction) -> bool:
+        """See `SearchIndex.is_locked`."""
+        return tx.one(_LOCKED) is not None
+
     def _compiled(self, node: Node) -> tuple[Expression, str] | None:
         expression = compile_tree(node, SYNTAX)
         return None if expression is None else (expression, expression.text)
@@ -180,6 +184,15 @@ class TSVectorIndex(ServerIndex[str]):
 _SOUND: Final = (
     "SELECT COUNT(*) FROM pg_index i WHERE i.indexrelid = "
     "to_regclass('idx_search_documents_tokens') AND i.indisvalid"
+)
+
+#: A connection that replaces the table locks it until its commit ends: with a synchronous standby
+#: that is unavailable, for as long as that lasts.
+_LOCKED: Final = (
+    "SELECT 1 FROM pg_locks WHERE locktype = 'relation' AND granted "
+    "AND mode = 'AccessExclusiveLock' AND relation = to_regclass('search_documents') "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND pid IS DISTINCT FROM pg_backend_pid() LIMIT 1"
 )
 
 #: Whether the table belongs to a role that this one cannot act for.

@@ -176,10 +176,10 @@ class SearchExecutor:
     ) -> SearchAnswer:
         self._check_size(request)
         can_write = not self._store.provider.read_only
-        if self._bring_index_up_to_date(rebuild=is_damaged):
-            is_damaged = False
+        is_updated = self._bring_index_up_to_date(rebuild=is_damaged)
         with self._store.provider.read() as tx:
-            lag = self._maintenance.lag(tx, is_damaged=is_damaged)
+            is_unusable = not is_updated and (is_damaged or self._index.is_locked(tx))
+            lag = self._maintenance.lag(tx, is_damaged=is_unusable)
             reader = CandidateReader(
                 tx,
                 self._index,

@@ -94,6 +94,10 @@ class SearchIndex(ABC):
     def is_sound(self, tx: ReadTransaction) -> bool:
         """Return whether a quick check finds the index usable. Never raises."""
 
+    def is_locked(self, tx: ReadTransaction) -> bool:  # noqa: ARG002
+        """Whether reading the index would wait for another connection that replaces it."""
+        return False
+
     @abstractmethod
     def damage(self, tx: ReadTransaction) -> str | None:
         """Return the damage that a thorough check finds, or None. Never raises `IndexDamaged`."""
