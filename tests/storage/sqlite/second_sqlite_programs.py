@@ -189,6 +189,25 @@ def fork(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def fork_idle(path: str) -> None:
+    """Fork while another library has the store open and does nothing; print the child's error."""
+    db = store(path)
+    db.create_session("s", source="cli")
+    foreign = library("sqlite3").connect(path)
+    foreign.execute("SELECT count(*) FROM messages").fetchall()
+    child = os.fork()
+    if child == 0:
+        try:
+            db.append_message("s", "user", "child")
+        except StoreError as error:
+            say(f"child: {type(error).__name__}: {error}")
+        os._exit(0)
+    os.waitpid(child, 0)
+    for number in range(MESSAGES):
+        db.append_message("s", "user", f"message {number}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def leave_child(path: str) -> None:
     """Fork inside a read and be killed; the child lives on until its input ends."""
     db = store(path)

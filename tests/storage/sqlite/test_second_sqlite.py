@@ -161,6 +161,14 @@ def test_a_fork_beside_a_neighbour(tmp_path: Path) -> None:
     assert rows_of_the_other(path) == 1
 
 
+def test_a_fork_beside_an_idle_library_names_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    _, (error,) = run("fork_idle", path)
+    assert error.startswith("child: StoreUnavailable: ")
+    assert "no other SQLite library of the process" in error
+    assert contents(path) == ALL
+
+
 def test_a_child_does_not_keep_the_locks_of_a_killed_parent(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     command = [sys.executable, "-m", "tests.storage.sqlite.second_sqlite_programs", "leave_child"]

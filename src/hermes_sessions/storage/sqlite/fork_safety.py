@@ -23,7 +23,8 @@ def forked_while_in_use(path: str) -> str:
     """Return the error message for a child whose parent used the store while forking."""
     return (
         f"{path} was in use at the moment of a fork, so this child process cannot lock it. "
-        f"Open the store in a process started afterwards, or fork while it is idle."
+        f"Open the store in a process started afterwards, or fork while it is idle and no other "
+        f"SQLite library of the process (such as Python's sqlite3) has it open."
     )
 
 
