@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except RunFailed as error:
-        # Nothing is published, but what half an hour has shown is not thrown away.
+        # Nothing is published, but the results of half an hour are still printed.
         _print_tables(harness.results)
         print(f"error: {error}", file=sys.stderr)
         return 1

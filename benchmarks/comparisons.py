@@ -18,7 +18,7 @@ class Comparison:
     title: str
     unit: str
     more_is_better: bool = False
-    #: Who is 1; nobody, where there is nothing to compare with.
+    #: The opponent that counts as 1; None if there is nothing to compare with.
     baseline: str | None = BASELINE
 
     def advantage(self, results: Results, opponent: str) -> float | None:

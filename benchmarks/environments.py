@@ -35,7 +35,7 @@ class Environment:
     extras: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
-        """Changes exactly when the environment, or what is stored by it, must be made anew."""
+        """Return a digest that changes when the environment or its stores must be rebuilt."""
         wanted = {name: value for name, value in asdict(self).items() if value or name != "extras"}
         facts = json.dumps([wanted, sys.version, project_digest() if self.project else ""])
         return hashlib.sha256(facts.encode()).hexdigest()[:12]

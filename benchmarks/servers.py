@@ -37,7 +37,7 @@ class DatabaseServer:
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     def create(self, copy_of: str | None = None) -> str:
-        """Make a database, empty or a copy of another that nobody uses, and return its URL.
+        """Make a database, empty or a copy of one that is not in use, and return its URL.
 
         Raises :class:`ServerFailed` on a server that cannot copy.
         """

@@ -37,7 +37,7 @@ class Size:
     pruned_sessions_reference: int
     #: The store that is exported and migrated, to see how much memory that takes.
     moved_messages: int
-    #: A store with so many lanes, then more, then the most; and the calls measured at each.
+    #: Three numbers of lanes in a store, ascending, and the calls measured at each.
     lanes: tuple[int, int, int]
     lane_calls: int
     #: People who write to one gateway at the same time.

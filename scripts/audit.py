@@ -3,7 +3,7 @@
 
     scripts/audit.py           what can be known without a network; ./test does this, too
     scripts/audit.py --online  also asks for known vulnerabilities (pip-audit), and whether there
-                               are wheels of everything for Linux and macOS, so that nobody needs
+                               are wheels of everything for Linux and macOS, so that no user needs
                                a compiler
 
 It says what is wrong, one line each, and what was not looked up. It leaves with 1 if anything is
@@ -44,9 +44,9 @@ FORBIDDEN = {
     "pycrypto": "unmaintained since 2014; pycryptodome is its successor",
     "python-jose": "unmaintained, with known holes",
     "pyjwt-old": "a copy with another name",
-    "jwt": "not the package it is taken for; pyjwt is",
-    "yaml": "not the package it is taken for; PyYAML is",
-    "python-telegram": "not the package it is taken for; python-telegram-bot is",
+    "jwt": "not the well-known package; that is pyjwt",
+    "yaml": "not the well-known package; that is PyYAML",
+    "python-telegram": "not the well-known package; that is python-telegram-bot",
     "discord": "a stand-in; discord.py is the package",
     "python-olm": "needs a compiler and libolm, which is deprecated",
     "pickle5": "unpickles",

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 _START_SECONDS = 180.0
-#: Below what Linux, macOS and Windows give to whoever asks for any.
+#: Below the ephemeral ports of Linux, macOS and Windows.
 _PORTS = (10_000, 32_000)
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 #: The only user of a PostgreSQL server made here; it needs no password.
@@ -103,7 +103,7 @@ class Server:
         self._frozen = stopped
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._signal_all(signal.SIGCONT)
         self._frozen = []
 
@@ -166,12 +166,12 @@ def postgresql_program(name: str) -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now.
+    """Return a port that no process listens on now.
 
-    It is none of those that systems give to whoever asks for any: else another process may get it
+    It is not an ephemeral port: else the system may give it to another process
     before it is used here, or while a server is being restarted.
     """
-    chance = random.SystemRandom()  # Whatever seeds the other one: processes must differ.
+    chance = random.SystemRandom()  # Not seeded by tests: processes must differ.
     while True:
         port = chance.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):
@@ -298,7 +298,7 @@ def make_mariadb(settings: Sequence[str] = (), parent: Path | None = None) -> Se
         f"--datadir={data}",
         f"--socket={folder / 'socket'}",
         f"--pid-file={folder / 'pid'}",
-        # One that starts removes all temporary tables that it finds there, whoever uses them.
+        # A server that starts removes all temporary tables there, also those of other servers.
         f"--tmpdir={folder}",
         f"--port={port}",
         "--bind-address=127.0.0.1",

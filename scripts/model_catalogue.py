@@ -71,7 +71,7 @@ def looking_ahead(clause: Any) -> str:  # noqa: PLR0911 - one for each kind of c
 
 
 def rows_of(model: Any, day: datetime) -> list[list[Any]]:
-    """Return ``[tokens, in, out, cached, written]``: the prices from so many input tokens on."""
+    """Return ``[tokens, in, out, cached, written]``: prices from that many input tokens on."""
     prices = [model.get_prices(day + timedelta(minutes=30 * step)) for step in range(48)]
     dearest = max(prices, key=lambda price: float(_at(price.input_mtok, 0) or 0))
     values = [getattr(dearest, kind, None) for kind in KINDS]

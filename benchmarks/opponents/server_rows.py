@@ -1,6 +1,6 @@
 """The plain drivers of server databases, doing the same durable work: psycopg and PyMySQL.
 
-The tables are ours, with their keys and indexes, but without the triggers, most of which feed the
+The tables are ours, with their keys and indexes, but without the triggers, which mostly feed the
 search index. One transaction and one round trip a message: the message's row, and the counters and
 summary columns of its session. It is what the server and the driver allow.
 """

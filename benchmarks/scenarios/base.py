@@ -136,7 +136,7 @@ def _shortened(session: CorpusSession, count: int) -> CorpusSession:
 
 
 def check_stored(job: Job, acknowledged: list[CorpusSession], *, already_there: int = 0) -> None:
-    """Open the store anew and compare it with what was acknowledged: the number of messages, and
+    """Reopen the store and compare it with what was acknowledged: the number of messages, and
     the contents of the first and the last session. Raises :class:`StoredRowsDiffer`.
     """
     store = job.open()

@@ -29,7 +29,7 @@ _ROUNDS = 6
 _TICK = 0.01
 
 
-#: A model that answers everybody the same, until its input ends; says where it is.
+#: A model that gives every user the same answer until its input ends; prints its address.
 _MODEL = """
 import json, sys
 from hermes_sessions_testing.scripted_model import ScriptedModel, streamed

@@ -81,7 +81,7 @@ class _House:
         self.leases.release(lease)
 
     def lane_id(self, number: int) -> int:
-        """Return the row of a lane, as whoever woke its worker knows it."""
+        """Return the row id of a lane, which a caller that wakes its worker knows."""
         with self.engine.store.provider.read() as tx:
             key = self.engine.key_of(self.source(number))
             lane = self.engine.lanes.find(tx, self.engine.namespace, key)

@@ -1,4 +1,4 @@
-"""Prune thousands of sessions while a second process goes on writing.
+"""Prune thousands of sessions while a second process keeps writing.
 
 The bystander appends through the same library, an append every two milliseconds; its longest
 wait during the pruning is the longest write lock as a user would feel it.

@@ -26,7 +26,7 @@ LIMIT = 20
 FEWEST_CALLS = 3
 #: After this long, a query has been asked often enough.
 SECONDS = 1.0
-#: What a search may cost: so many times the bare query, and so much on top.
+#: What a search may cost: a multiple of the bare query, plus an allowance.
 BARE_FACTOR = 1.2
 BARE_ALLOWANCE_MS = 1.0
 

@@ -21,7 +21,7 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _GIVE_UP = 60
 
 _ON_TERMINAL = 'exec "$@" <"$0" >"$0" 2>&1'
-# The command with a stopwatch that goes two seconds forward whenever somebody looks at it.
+# The command with a stopwatch that advances by two seconds with every call.
 SLOW_COMMAND = """
 import itertools, sys
 from hermes_sessions.cli.console import Console
@@ -67,7 +67,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """What the terminal shows, with what has scrolled away."""
+        """Return the text of the terminal, including lines that have scrolled out."""
         return self._emulator.text
 
     def wait_until(self, is_shown: Callable[[str], bool], what: str) -> None:

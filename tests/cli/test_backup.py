@@ -50,7 +50,7 @@ def test_no_store_yet(hermes: Hermes, tmp_path: Path) -> None:
 
 
 def test_a_store_that_was_emptied(filled: Hermes) -> None:
-    """It is never taken for a new one, and a backup takes its place."""
+    """It is never mistaken for a new store, and a backup can replace it."""
     with filled.db() as db:
         db.create_session("later", "cli")
     assert filled.call("backup", "create").code == 0

@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parent / "screens"
 
 
 class Endless:
-    """More rows than anybody looks at, and how many of them were asked for."""
+    """A list of very many rows that counts how many were requested."""
 
     def __init__(self, total: int = 50_000) -> None:
         self.total = total
@@ -173,7 +173,7 @@ def test_screens(
 
 
 def test_typing_and_enter_resume_a_session(filled: Hermes) -> None:
-    # Nobody is asked anything, so nobody has to be there.
+    # No question is sent to the model, so no server has to answer.
     endpoint = {"HERMES_BASE_URL": "http://127.0.0.1:9/v1", "HERMES_MODEL": "m"}
     environ = {**endpoint, "PROMPT_TOOLKIT_NO_CPR": "1"}
     with Terminal(filled, "sessions", "browse", columns=120, **environ) as terminal:

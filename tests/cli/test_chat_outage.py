@@ -192,7 +192,7 @@ def test_an_answer_that_the_server_did_not_take(
     assert told == [("user", "What is it?"), ("assistant", "It is forty-two.")]
 
 
-def test_a_store_that_is_away_at_the_start(hermes: Hermes, model: ScriptedModel) -> None:
+def test_a_store_that_is_unavailable_at_the_start(hermes: Hermes, model: ScriptedModel) -> None:
     hermes.home.mkdir(mode=0o700)
     (hermes.home / "config.yaml").write_text(
         "sessiondb:\n  provider: postgresql\n  postgresql:\n"

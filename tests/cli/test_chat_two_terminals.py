@@ -65,7 +65,7 @@ def test_a_question_beside_a_chat(hermes: Hermes, model: ScriptedModel) -> None:
 
 @pytest.mark.fault(
     "A chat is killed in the middle of a turn",
-    "The session goes on in another chat of the same machine at once",
+    "The session continues in another chat on the same machine at once",
     on="sqlite",
 )
 def test_a_chat_that_was_killed(hermes: Hermes, model: ScriptedModel) -> None:

@@ -49,7 +49,7 @@ def test_status_before_the_first_session(hermes: Hermes) -> None:
     assert not hermes.home.exists()
 
 
-def test_status_of_a_store_that_is_no_database(filled: Hermes) -> None:
+def test_status_of_a_store_that_is_not_a_database(filled: Hermes) -> None:
     filled.store.write_bytes(b"Dear diary, " * 100)
     result = filled.call("status")
     assert result.code == 1

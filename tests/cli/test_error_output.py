@@ -49,7 +49,7 @@ def assert_one_line(result: Result, code: int, *words: str) -> None:
     [["show"], ["delete", "--yes"], ["rename", "x"], ["export", "-", "--session-id"]],
     ids=lambda arguments: arguments[0],
 )
-def test_a_name_nobody_has_gets_the_nearest(filled: Hermes, arguments: list[str]) -> None:
+def test_an_unknown_name_gets_the_closest_match(filled: Hermes, arguments: list[str]) -> None:
     command, *rest = arguments
     arguments = [command, "refactor auth", *rest]
     if "--session-id" in rest:
@@ -214,7 +214,7 @@ def test_standard_streams_that_are_closed(
 
 
 @pytest.mark.parametrize("arguments", [[], ["sessions"], ["--help"], ["sessions", "list", "-h"]])
-def test_help_is_no_failure(hermes: Hermes, arguments: list[str]) -> None:
+def test_help_is_not_a_failure(hermes: Hermes, arguments: list[str]) -> None:
     result = hermes.call(*arguments)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("Usage: hermes ")
@@ -255,7 +255,7 @@ def test_a_locked_store(filled: Hermes) -> None:
         holder.stdin.close()
 
 
-def test_something_that_is_no_database(hermes: Hermes) -> None:
+def test_a_file_that_is_not_a_database(hermes: Hermes) -> None:
     hermes.home.mkdir()
     hermes.store.write_text("Dear diary, " * 1000)
     for command in (["list"], ["rename", "a", "b"], ["stats"]):

@@ -35,7 +35,7 @@ def test_the_ways_to_name_a_conversation(lived: Hermes) -> None:
 
 
 def test_a_session_that_was_compacted_in_the_last_turn(lived: Hermes) -> None:
-    """Lists show where it goes on; the lane follows with its next message."""
+    """Lists show where it continues; the lane follows with its next message."""
     with lived.db() as db:
         current = db.resolve_session_id("20250301_12")
         assert current is not None

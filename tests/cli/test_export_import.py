@@ -505,7 +505,7 @@ def flip(log: Path, at: int) -> None:
 
 
 def without(log: Path) -> None:
-    """Leave the file alone, as somebody does who copies it without what lies beside it."""
+    """Leave the file alone, as a user does who copies it without the files beside it."""
     log.unlink()
     log.with_name(log.name.replace("-wal", "-shm")).unlink()
 
@@ -523,7 +523,7 @@ def without(log: Path) -> None:
     ],
     ids=["beginning", "middle", "file emptied", "log emptied", "log zeroed", "log gone"],
 )
-def test_a_damaged_log_is_no_absence(
+def test_a_damaged_log_is_not_a_missing_log(
     hermes: Hermes,
     tmp_path: Path,
     damage: Callable[[Path, Path], object],

@@ -90,7 +90,7 @@ def test_receipts(scenario: Hermes) -> None:
 
 
 def test_something_is_pending(scenario: Hermes) -> None:
-    """A copy that nobody may change: it is named, and when it is gone, the rest is done."""
+    """A copy that must not be changed is named; once it is deleted, the rest is done."""
     copy = scenario.home / "state.db.v6.bak"
     copy.write_text(f"... {ANN} ...")
     result = scenario.call("forget", "--user", ANN, "--yes")
@@ -127,7 +127,7 @@ def test_a_session_with_its_lineage(filled: Hermes) -> None:
 
 
 def test_lines_that_became_one_message(filled: Hermes) -> None:
-    """A backslash goes on in the next entry, and what is typed meanwhile is joined."""
+    """A backslash continues in the next entry, and input typed meanwhile is joined."""
     with filled.db() as db:
         db.append_message(AUTH, "user", "first part\nsecond part")
         db.append_message(AUTH, "user", "before\u2028after\r")
@@ -148,7 +148,7 @@ def _title(hermes: Hermes, session_id: str) -> str:
         return str(db.get_session_title(session_id))
 
 
-def test_somebody_who_is_only_in_a_spool(hermes: Hermes) -> None:
+def test_a_user_who_is_only_in_a_spool(hermes: Hermes) -> None:
     spool = hermes.home / "gateway" / "spool"
     spool.mkdir(parents=True)
     line = {"source": {"platform": "telegram", "chat_id": "1", "user_id": ANN}, "text": SECRET}
@@ -234,7 +234,7 @@ def test_what_is_deleted_for_good_cannot_be_read(filled: Hermes, commands: list[
     assert found_in(filled.store, [SECRET, WEATHER]) == []
 
 
-def test_somebody_reads_meanwhile(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_keeps_it_pending(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
     from hermes_sessions.storage.sqlite import provider
 
     monkeypatch.setattr(provider, "_READER_PATIENCE", 0.01)

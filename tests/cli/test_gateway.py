@@ -223,7 +223,7 @@ def test_one_that_was_killed_does_not_run(
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_errors_are_logged_without_what_somebody_wrote(
+def test_errors_are_logged_without_message_texts(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with run._log("info", as_json=as_json):
@@ -245,11 +245,11 @@ def test_nothing_enabled(hermes: Hermes) -> None:
     assert result.code == 2
     assert "No platform is enabled" in result.err
     assert "telegram" in result.err
-    # Whoever calls the command in a process of theirs has the log as it was.
+    # A program that calls the command in its own process keeps its logging as it was.
     assert (log.handlers[:], log.level, log.propagate, logging.lastResort) == before
 
 
-def test_a_database_that_is_away_is_not_waited_for(hermes: Hermes) -> None:
+def test_an_unavailable_database_is_not_waited_for(hermes: Hermes) -> None:
     (hermes.home / "config.yaml").write_text(
         "platforms: {api: {token: a-token-of-sixteen, port: 0}}\n"
         "sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}\n"
@@ -303,8 +303,10 @@ def test_queue_shows_and_redelivers_what_was_kept(hermes: Hermes) -> None:
             "12",
             "m0",
         )
-    away = "sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}"
-    (hermes.home / "config.yaml").write_text(away)
+    unavailable = (
+        "sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}"
+    )
+    (hermes.home / "config.yaml").write_text(unavailable)
     assert hermes.call("gateway", "queue", "--kept", "--json").json["kept"][1]["message_id"] == "m1"
     done = hermes.call("gateway", "queue", "--redeliver", "--json")
     assert (done.code, done.json) == (0, {"redelivered": 2})
@@ -424,7 +426,7 @@ def test_a_talk_through_the_local_socket(
     assert process.wait() == 0
 
 
-def test_whoever_runs_it_may_restart_it_from_a_chat(
+def test_the_owner_may_restart_it_from_a_chat(
     harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
     harness.config["platforms"] = {"local": {"enabled": True}}
@@ -446,7 +448,7 @@ def test_whoever_runs_it_may_restart_it_from_a_chat(
         talking.cancel()
         return said
 
-    # Whoever gives another name is somebody else.
+    # A client that gives another name is not the owner.
     assert any("Only the owner" in text for text in asyncio.run(ask("guest")))
     assert any("Restarting" in text for text in asyncio.run(ask(None)))
     process.wait_for_line("ready", 2)

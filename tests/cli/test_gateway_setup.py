@@ -67,7 +67,7 @@ def kept(hermes: Hermes) -> dict[str, str]:
 
 
 def given(place: Place) -> list[str]:
-    """Return the options that say what is no secret and would be typed."""
+    """Return the options for values that are not secret and would be typed."""
     questions = {question.name: question for question in find_spec(place.name).questions}
     options = [*place.options]
     for name, answer in place.typed:
@@ -87,7 +87,7 @@ def hermes(short_path: Path) -> Hermes:
 
 
 @pytest.mark.slow
-def test_somebody_at_a_terminal_sets_a_platform_up(hermes: Hermes, place: Place) -> None:
+def test_setup_on_a_terminal(hermes: Hermes, place: Place) -> None:
     with Terminal(hermes, "gateway", "setup", place.name, *place.options, columns=200) as terminal:
         for name, answer in place.typed:
             wait_for_prompt(terminal, name)
@@ -252,7 +252,7 @@ def test_a_port_that_is_taken_is_told(hermes: Hermes) -> None:
     assert len(kept(hermes)["HERMES_API_TOKEN"]) == 64
 
 
-def test_a_platform_that_is_away_is_told(hermes: Hermes) -> None:
+def test_an_unavailable_platform_is_reported(hermes: Hermes) -> None:
     place = Place("telegram", secrets={"TELEGRAM_BOT_TOKEN": "1:" + "x" * 35})
     result = script(hermes, place, "--set", "base_url=http://127.0.0.1:1")
 
@@ -326,7 +326,7 @@ def test_comments_and_order_stay_and_the_file_is_kept(hermes: Hermes) -> None:
     assert stat.S_IMODE((hermes.home / ".env").stat().st_mode) == 0o600
 
 
-def test_set_up_again_keeps_what_is_not_said_anew(hermes: Hermes) -> None:
+def test_a_second_setup_keeps_settings_that_are_not_given(hermes: Hermes) -> None:
     with platform_servers.telegram() as place:
         first = script(hermes, place, "--allow", "7", "--no-pairing")
         environ = {"TELEGRAM_BOT_TOKEN": str(place.secrets["TELEGRAM_BOT_TOKEN"])}

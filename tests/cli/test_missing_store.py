@@ -118,8 +118,8 @@ def test_a_place_that_cannot_be_looked_at_is_not_taken_for_empty(tmp_path: Path)
         assert "Not a directory" in result.err
 
 
-def test_a_log_that_was_left_is_seen_to(hermes: Hermes) -> None:
-    """Its store was removed; nobody is told that there was never anything."""
+def test_an_orphaned_log_is_handled(hermes: Hermes) -> None:
+    """Its store was removed, so the command must not say that there never was one."""
     hermes.home.mkdir()
     log = Path(f"{hermes.store}-wal")
     log.write_bytes(b"left" * 1000)
@@ -128,6 +128,6 @@ def test_a_log_that_was_left_is_seen_to(hermes: Hermes) -> None:
 
 
 @pytest.mark.parametrize("command", ["rename nobody somebody", "optimize"])
-def test_whoever_writes_may_make_one(hermes: Hermes, command: str) -> None:
+def test_commands_that_write_may_create_one(hermes: Hermes, command: str) -> None:
     hermes.call("sessions", *command.split())
     assert hermes.store.exists()

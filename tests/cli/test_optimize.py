@@ -21,7 +21,7 @@ def test_what_waits_is_indexed(hermes: Hermes) -> None:
     assert (again["indexed"], again["rebuilt"], again["pending"]) == (0, False, 0)
 
 
-def test_the_index_is_made_anew(filled: Hermes) -> None:
+def test_the_index_is_rebuilt(filled: Hermes) -> None:
     before = filled.call("sessions", "search", "token", "--json").json["hits"]
     with filled.db() as db:
         db.provider.write(lambda tx: tx.run("DELETE FROM search_index WHERE rowid > 0"))

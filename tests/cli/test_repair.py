@@ -31,7 +31,7 @@ COMMANDS = (
     ["sessions", "prune", "--dry-run"],
     ["insights", "--days", "0"],
 )
-OPENED_BY_NOBODY = {"header", "first page", "table twice"}
+UNOPENABLE = {"header", "first page", "table twice"}
 
 
 def put(hermes: Hermes, kind: str) -> None:
@@ -52,7 +52,7 @@ def test_damage_never_looks_like_absence(hermes: Hermes, kind: str) -> None:
         said = result.out + result.err
         assert "No sessions" not in said
         assert "no session" not in said.lower() or "Nothing to prune" in said
-        if kind in OPENED_BY_NOBODY:
+        if kind in UNOPENABLE:
             assert result.code == 3, command
         if result.code:
             assert result.code == 3, (command, said)
@@ -139,7 +139,7 @@ def test_a_number_of_damaged_files_is_kept(hermes: Hermes) -> None:
     assert len(list(hermes.home.glob("state.db.damaged-*"))) == 1
 
 
-def test_not_while_somebody_has_it_open(hermes: Hermes) -> None:
+def test_not_while_another_process_has_it_open(hermes: Hermes) -> None:
     hermes.home.mkdir()
     hermes.store.write_bytes(sound().raw)
     with store_open_elsewhere(hermes.store) as pid:

@@ -9,7 +9,7 @@ from tests.cli.harness import DAY, NOW, Hermes
 
 @pytest.fixture
 def jobs(hermes: Hermes) -> Hermes:
-    """Three sessions of a scheduled job, of which two are to be kept."""
+    """Three sessions of a scheduled job; the rule keeps two."""
     with hermes.db() as db:
         for number in range(3):
             name = f"job{number}"
@@ -34,7 +34,7 @@ def test_nothing_is_moved_without_consent(jobs: Hermes) -> None:
     assert plan["approved"] is False
 
 
-def test_the_plan_is_shown_before_anybody_agrees(jobs: Hermes) -> None:
+def test_the_plan_is_shown_before_the_confirmation(jobs: Hermes) -> None:
     result = jobs.call("sessions", "retention", "approve", stdin="n\n")
     assert result.code == 1
     assert "job0" in result.err

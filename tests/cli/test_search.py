@@ -58,7 +58,7 @@ def test_queries(filled: Hermes, words: list[str], hits: set[int]) -> None:
 def test_quotes_that_the_shell_took_off_keep_a_phrase_together(hermes: Hermes) -> None:
     say(hermes, "docker compose fails", "compose a letter to docker, it fails")
     assert found(hermes.call("sessions", "search", "docker compose", "fails")) == [1]
-    # One argument is the whole query: nobody writes quotes inside of quotes for a few words.
+    # One argument is the whole query: users do not write quotes inside of quotes for a few words.
     assert len(found(hermes.call("sessions", "search", "docker compose fails"))) == 2
 
 
@@ -111,7 +111,7 @@ def test_a_session_is_searched_with_all_its_parts(filled: Hermes) -> None:
     assert {hit["session_id"] for hit in result["hits"]} == {PROJECT_1, PROJECT_2}
 
 
-def test_a_session_is_no_other_whose_id_goes_on(hermes: Hermes) -> None:
+def test_a_session_filter_matches_the_whole_id(hermes: Hermes) -> None:
     for session in ("s1", "s10"):
         say(hermes, "the same words", session=session)
     assert found(hermes.call("sessions", "search", "words", "--session", "s1")) == [1]
@@ -178,7 +178,7 @@ def test_a_session_without_a_title_is_named_by_what_its_user_said(filled: Hermes
     assert out.startswith("What's the weather in Las Vegas?\n")
 
 
-def test_a_session_in_which_nobody_spoke(hermes: Hermes) -> None:
+def test_a_session_without_user_messages(hermes: Hermes) -> None:
     with hermes.db() as db:
         db.create_session("s", "cron")
         db.append_messages("s", [{"role": "tool", "content": f"report {n}"} for n in range(300)])
@@ -202,7 +202,7 @@ def test_an_id_with_blanks_is_quoted_in_the_command(hermes: Hermes) -> None:
     )
 
 
-def test_an_id_that_begins_with_a_dash_is_no_option_in_the_command(hermes: Hermes) -> None:
+def test_an_id_that_begins_with_a_dash_is_not_an_option_in_the_command(hermes: Hermes) -> None:
     say(hermes, "hello there", session="-x")
     out = hermes.call("sessions", "search", "hello").out
     assert "  hermes sessions show --around 1 -- -x\n" in out
@@ -377,7 +377,7 @@ def test_very_many_matches(hermes: Hermes) -> None:
 
 
 def change(hermes: Hermes, sql: str) -> None:
-    """Change the file while nobody has it open."""
+    """Change the file while no process has it open."""
     connection = apsw.Connection(str(hermes.store))
     connection.execute(sql)
     connection.close()
@@ -417,7 +417,7 @@ def test_an_empty_home(hermes: Hermes) -> None:
 
 @contextmanager
 def writing(hermes: Hermes) -> Iterator[None]:
-    """Somebody else in the middle of a long write."""
+    """Hold the write lock as another process in the middle of a long write."""
     started, end = threading.Event(), threading.Event()
 
     def hold(_tx: object) -> None:

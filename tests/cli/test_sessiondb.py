@@ -108,7 +108,7 @@ def test_the_same_store_twice(filled: Hermes) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "search needle"])
-def test_whoever_only_reads_makes_the_tables_of_a_server(
+def test_commands_that_only_read_create_the_tables_of_a_server(
     hermes: Hermes, postgresql: Server, server_url: str, command: str
 ) -> None:
     hermes.home.mkdir()

@@ -141,7 +141,7 @@ def test_a_pipe_gets_the_same_table_without_colour(filled: Hermes) -> None:
     assert max(map(len, narrow.out.splitlines())) <= 60
 
 
-def test_a_reader_who_leaves_early_is_no_failure(filled: Hermes) -> None:
+def test_a_reader_who_leaves_early_is_not_a_failure(filled: Hermes) -> None:
     for arguments in (["sessions", "list"], ["sessions", "list", "--json"], ["--help"]):
         reading, writing = os.pipe()
         os.close(reading)
@@ -159,7 +159,7 @@ def test_a_full_disk_is_one_line(filled: Hermes) -> None:
         assert result.err == "Error: standard output: No space left on device.\n"
 
 
-def test_an_encoding_without_the_characters_is_no_failure(filled: Hermes) -> None:
+def test_an_encoding_without_the_characters_is_not_a_failure(filled: Hermes) -> None:
     environ = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     text = filled.run("sessions", "list", environ=environ, encoding="ascii")
     assert (text.code, text.err) == (0, "")

@@ -55,7 +55,7 @@ def test_the_walk(hermes: Hermes, tmp_path: Path, environ: dict[str, str]) -> No
 
 
 def test_the_walk_at_a_terminal(hermes: Hermes, environ: dict[str, str]) -> None:
-    """`hermes`, a question, Ctrl-D; next week `hermes -c` shows what was said and goes on."""
+    """`hermes`, a question, Ctrl-D; next week `hermes -c` shows what was said and continues."""
     surroundings = {"PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **environ}
     with Terminal(hermes, **surroundings) as terminal:
         terminal.wait_until(lambda shown: shown.rstrip("\n").endswith("\n❯"), "the prompt")

@@ -8,7 +8,7 @@ _SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b[()][
 
 
 class Emulator:
-    """Rows of text, those that have scrolled away included."""
+    """Rows of text, including those that have scrolled out."""
 
     def __init__(self, columns: int, height: int = 30) -> None:
         self.columns = columns
@@ -18,7 +18,7 @@ class Emulator:
         self.top = self.row = self.column = 0
         self._rest = ""
         self._wraps = True
-        #: Rows that go on with the line above.
+        #: Rows that continue the line above.
         self._continued: set[int] = set()
 
     @property
