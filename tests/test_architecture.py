@@ -232,8 +232,6 @@ REGISTRY = "hermes_sessions.storage.provider_registry"
 #: Modules that name a provider, and why they may.
 NAMES_PROVIDERS = {
     "hermes_sessions.config.settings": "declares the names and the default",
-    "hermes_sessions.storage.care.doctor.access_checks": "inspects a file that may be damaged",
-    "hermes_sessions.storage.care.doctor.check_runner": "holds that inspection",
     "hermes_state": "the documented module is about SQLite: raw SQL and its schema version",
 }
 

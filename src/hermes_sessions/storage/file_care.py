@@ -10,29 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
+    from hermes_sessions.storage.file_inspection import InspectedFile
+    from hermes_sessions.storage.search.index_port import SearchIndex
     from hermes_sessions.storage.sessiondb import SessionDB
-
-
-class Damage(NamedTuple):
-    """A problem of a file that its database reports."""
-
-    words: str
-    #: The table or index with the damage, and which of the two; None if it is unknown.
-    name: str | None = None
-    is_index: bool = False
-    #: The table of the index.
-    table: str | None = None
-
-    @property
-    def is_search(self) -> bool:
-        """Whether it is in the search index, which can be rebuilt."""
-        return self.table is not None and self.table.startswith("search_")
 
 
 class FileCare(ABC):
@@ -75,6 +62,41 @@ class FileCare(ABC):
 
         Without *back_up_first*, pending migrations run without a backup.
         """
+
+    @abstractmethod
+    def inspect(self, file: Path, *, until: float, stopwatch: Callable[[], float]) -> InspectedFile:
+        """Open a file that may be damaged, without changing it or waiting for a lock.
+
+        Statements raise `InspectionTimeout` once *stopwatch* reaches *until*.
+
+        Raises:
+            StoreMissing: the file does not exist.
+            UnfinishedWrite: an unfinished write must be rolled back first.
+            StoreError: it cannot be read; see `is_emptied`.
+        """
+
+    @abstractmethod
+    def is_emptied(self, error: StoreError) -> bool:
+        """Return whether *error* says that a store was here whose file is now empty."""
+
+    @property
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The search index of an inspected file."""
+
+    @abstractmethod
+    def processes_blocking_writers(self, file: Path) -> list[int]:
+        """Return the processes that hold the write lock, not those that merely have the file
+        open.
+        """
+
+    @abstractmethod
+    def process_name(self, pid: int) -> str:
+        """Return the display name of a process: ``name (process id)``."""
+
+    @abstractmethod
+    def writers_of_other_products(self, file: Path) -> list[str]:
+        """Return the display names of other products' processes that may write a resolved file."""
 
     @abstractmethod
     def unsafe_file_system(self, file: Path) -> str | None:

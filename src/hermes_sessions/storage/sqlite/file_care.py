@@ -13,7 +13,10 @@ from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
 
 if TYPE_CHECKING:
+    from hermes_sessions.errors import StoreError
     from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
+    from hermes_sessions.storage.file_inspection import InspectedFile
+    from hermes_sessions.storage.search.index_port import SearchIndex
     from hermes_sessions.storage.sessiondb import SessionDB
 
 
@@ -51,6 +54,45 @@ class SQLiteFileCare(FileCare):
         # With a rollback journal a closed store is a single file.
         options = SQLiteOptions(journal="delete", durability="normal", back_up_first=back_up_first)
         return SQLiteSessionDBProvider(file, options)
+
+    def inspect(self, file: Path, *, until: float, stopwatch: Callable[[], float]) -> InspectedFile:
+        """See `FileCare.inspect`."""
+        from hermes_sessions.storage.sqlite.inspection import FileInspection
+
+        return FileInspection(file, until=until, stopwatch=stopwatch)
+
+    def is_emptied(self, error: StoreError) -> bool:
+        """See `FileCare.is_emptied`."""
+        from hermes_sessions.storage.sqlite.file_kind import StoreEmptied
+
+        return isinstance(error, StoreEmptied)
+
+    @property
+    def search_index(self) -> SearchIndex:
+        """See `FileCare.search_index`."""
+        from hermes_sessions.storage.sqlite.search_index import FTS5Index
+
+        return FTS5Index()
+
+    def processes_blocking_writers(self, file: Path) -> list[int]:
+        """See `FileCare.processes_blocking_writers`."""
+        from hermes_sessions.storage.sqlite import file_access
+
+        real = file.resolve()
+        locks = file_access.read_lock_table(real)
+        return file_access.processes_blocking_writers(real, locks, writers_only=True)
+
+    def process_name(self, pid: int) -> str:
+        """See `FileCare.process_name`."""
+        from hermes_sessions.storage.sqlite.file_access import process_name
+
+        return process_name(pid)
+
+    def writers_of_other_products(self, file: Path) -> list[str]:
+        """See `FileCare.writers_of_other_products`."""
+        from hermes_sessions.storage.sqlite.exclusive_access import writers_of_other_products
+
+        return writers_of_other_products(file)
 
     def unsafe_file_system(self, file: Path) -> str | None:
         """See `FileCare.unsafe_file_system`."""

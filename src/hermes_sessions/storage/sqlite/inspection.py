@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote_from_bytes
 
 import apsw
@@ -23,9 +23,14 @@ from hermes_sessions.errors import (
     StoreCorrupt,
     StoreError,
     StoreMissing,
-    StoreUnavailable,
 )
-from hermes_sessions.storage.file_care import Damage
+from hermes_sessions.storage.file_inspection import (
+    ChangedDuringInspection,
+    Damage,
+    InspectionTimeout,
+    PageCheck,
+    UnfinishedWrite,
+)
 from hermes_sessions.storage.provider import MigrationSteps
 from hermes_sessions.storage.sqlite import file_access, schema
 from hermes_sessions.storage.sqlite.connection import wal_size
@@ -62,27 +67,6 @@ _TREE: Final = re.compile(r"Tree (\d+)")
 _IN_INDEX: Final = re.compile(r"(?:in|from) index (\S+)")
 _WHOLE: Final = float("inf")
 _OVER: Final = "the time limit was reached"
-
-
-class UnfinishedWrite(StoreUnavailable):
-    """A program died during a write, which must be rolled back; that changes the file."""
-
-
-class InspectionTimeout(StoreUnavailable):
-    """The time limit of the inspection was reached."""
-
-
-class ChangedDuringInspection(StoreUnavailable):
-    """The file was changed while it was read without locks, so the result is void."""
-
-
-class PageCheck(NamedTuple):
-    """How many pages of a file were checked, and the damage found."""
-
-    checked: int
-    total: int
-    damages: tuple[Damage, ...] = ()
-    is_complete: bool = True
 
 
 class FileInspection:
@@ -155,17 +139,38 @@ class FileInspection:
             taken = applied_migrations(self._connection)
         return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no tables."""
+        return self.file_kind.kind is FileType.EMPTY
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the tables belong to this product, in any version."""
+        return self.file_kind.kind is FileType.OURS
+
+    @property
+    def is_of_another_program(self) -> bool:
+        """Whether another program made its tables."""
+        return self.file_kind.kind is FileType.OTHER
+
+    @property
+    def version(self) -> int:
+        """The version that wrote it."""
+        return self.file_kind.version
+
     def is_written_by_newer(self) -> bool:
         """Whether this version must not write it."""
         kind, version = self.file_kind
         is_ours = kind in (FileType.OURS, FileType.UNMARKED)
         return kind is FileType.LATER or (is_ours and version > schema.WRITER_LEVEL)
 
-    def stated_version(self) -> int:
-        """Return the value of ``schema_version``, which this product never raises above 11."""
+    def foreign_version(self) -> int | None:
+        """Return ``schema_version`` if it is above that of this product, otherwise None."""
         with self.read() as tx:
             row = tx.one("SELECT MAX(version) FROM schema_version")
-        return int(row[0] or 0) if row else 0
+        stated = int(row[0] or 0) if row else 0
+        return stated if stated > schema.DOCUMENTED_VERSION else None
 
     # Damage
 

@@ -21,20 +21,9 @@ from hermes_sessions.errors import (
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.health import State
+from hermes_sessions.storage.file_inspection import InspectionTimeout, UnfinishedWrite
 from hermes_sessions.storage.provider import OpenOptions
-from hermes_sessions.storage.provider_registry import find_provider
-from hermes_sessions.storage.sqlite.file_access import (
-    process_name,
-    processes_blocking_writers,
-    read_lock_table,
-)
-from hermes_sessions.storage.sqlite.file_kind import FileType, StoreEmptied
-from hermes_sessions.storage.sqlite.inspection import (
-    FileInspection,
-    InspectionTimeout,
-    UnfinishedWrite,
-)
-from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION
+from hermes_sessions.storage.provider_registry import file_care, find_provider
 
 #: Seconds to wait for a server to answer a trivial statement.
 _PATIENCE: Final = 5.0
@@ -76,15 +65,14 @@ def _open(subject: ExaminedStore) -> None:
 
 
 def _open_file(subject: ExaminedStore) -> None:
-    from hermes_sessions.storage.sqlite.search_index import FTS5Index
-
     subject.location = str(subject.path)
-    file = FileInspection(subject.path, until=subject.until, stopwatch=subject.stopwatch)
-    if file.file_kind.kind is FileType.EMPTY:
+    care = file_care()
+    file = care.inspect(subject.path, until=subject.until, stopwatch=subject.stopwatch)
+    if file.is_empty:
         subject.is_missing = True
         file.close()
         return
-    subject.file, subject.opened, subject.index = file, file, FTS5Index()
+    subject.file, subject.opened, subject.index = file, file, care.search_index
 
 
 def _open_server(subject: ExaminedStore) -> None:
@@ -125,7 +113,7 @@ def _reach(subject: ExaminedStore) -> Iterable[Finding]:
         yield Finding.of("foreign-owner", str(error))
     elif isinstance(error, NotADatabase):
         yield Finding.of("foreign-file", str(error))
-    elif isinstance(error, StoreEmptied):
+    elif subject.is_file and file_care().is_emptied(error):
         yield Finding.of("emptied-store", str(error))
     elif isinstance(error, StoreCorrupt):
         yield Finding.of("damaged-page", str(error), state=State.DOWN)
@@ -135,7 +123,7 @@ def _reach(subject: ExaminedStore) -> Iterable[Finding]:
         yield Finding.of("newer-schema", str(error))
     elif isinstance(error, StoreLocked):
         who = _blocking_processes(subject.path) if subject.is_file else []
-        names = ", ".join(map(process_name, who)) or "Another process"
+        names = ", ".join(map(file_care().process_name, who)) or "Another process"
         words = f"{names} is blocking all access to {subject.location}."
         yield Finding.of("locked", words, state=State.DOWN)
     else:
@@ -154,13 +142,11 @@ def _open_once(open_store: OpenStore) -> str:
 def _versions(subject: ExaminedStore) -> Iterable[Finding | Note]:
     file, opened_store = subject.file, subject.opened
     if file is not None:
-        if file.file_kind.kind is FileType.OTHER:
+        if file.is_of_another_program:
             yield Finding.of("foreign-file", f"{file.path} is another program's database.")
             return
         if file.is_written_by_newer():
-            yield Finding.of(
-                "newer-schema", f"{file.path} was written by version {file.file_kind.version}."
-            )
+            yield Finding.of("newer-schema", f"{file.path} was written by version {file.version}.")
             return
     elif _writer_level(subject) > _known_level():
         yield Finding.of("newer-schema", f"{subject.location} was changed by a newer version.")
@@ -209,7 +195,7 @@ def _lock(subject: ExaminedStore) -> Iterable[Finding]:
             time.sleep(_APART)
             still &= set(_blocking_processes(subject.path))
         if still:
-            names = ", ".join(map(process_name, sorted(still)))
+            names = ", ".join(map(file_care().process_name, sorted(still)))
             yield Finding.of("locked", f"{names} is blocking writes to {subject.path}.")
         return
     still_there = _blockers(subject)
@@ -224,9 +210,7 @@ def _lock(subject: ExaminedStore) -> Iterable[Finding]:
 
 
 def _blocking_processes(path: Path) -> list[int]:
-    """Return the processes that hold the write lock, not those that merely have the file open."""
-    real = Path(path).resolve()
-    return processes_blocking_writers(real, read_lock_table(real), writers_only=True)
+    return file_care().processes_blocking_writers(path)
 
 
 def _blockers(subject: ExaminedStore) -> dict[Any, str]:
@@ -251,17 +235,15 @@ def _blockers(subject: ExaminedStore) -> dict[Any, str]:
 
 
 def _foreign_writers(subject: ExaminedStore) -> Iterable[Finding]:
-    from hermes_sessions.storage.sqlite.exclusive_access import writers_of_other_products
-
-    names = writers_of_other_products(subject.path.resolve())
+    names = file_care().writers_of_other_products(subject.path.resolve())
     if names:
         yield Finding.of(
             "foreign-writer", f"{', '.join(names)} has {subject.path} open for writing."
         )
     file = subject.file
-    if file is not None and file.file_kind.kind is FileType.OURS:
-        version = file.stated_version()
-        if version > DOCUMENTED_VERSION:
+    if file is not None and file.is_ours:
+        version = file.foreign_version()
+        if version is not None:
             yield Finding.of(
                 "foreign-writer",
                 f"{subject.path} has schema version {version}, which this product never writes.",

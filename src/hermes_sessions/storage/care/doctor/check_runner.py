@@ -23,10 +23,9 @@ from hermes_sessions.storage.care.doctor.report import (
     Report,
     UncheckedCondition,
 )
+from hermes_sessions.storage.file_inspection import ChangedDuringInspection, InspectedFile
 from hermes_sessions.storage.provider import MigrationSteps, ReadTransaction, ServerChecks
 from hermes_sessions.storage.search.index_port import SearchIndex
-from hermes_sessions.storage.sqlite.file_kind import FileType
-from hermes_sessions.storage.sqlite.inspection import ChangedDuringInspection, FileInspection
 
 #: Time limit of all checks in seconds, however large the store is, unless everything is checked.
 DEFAULT_SECONDS: Final = 20.0
@@ -63,7 +62,7 @@ class ExaminedStore:
     opened: ReadableStore | None = None
     failure: StoreError | None = None
     #: The open file, if the store is a file.
-    file: FileInspection | None = None
+    file: InspectedFile | None = None
     #: How to examine the server, if the store is on one that can be asked.
     server: ServerChecks | None = None
     index: SearchIndex | None = None
@@ -86,7 +85,7 @@ class ExaminedStore:
     @property
     def has_our_tables(self) -> bool:
         """Whether the tables belong to this product, in any version."""
-        return self.file is None or self.file.file_kind.kind is FileType.OURS
+        return self.file is None or self.file.is_ours
 
     @property
     def path(self) -> Path:

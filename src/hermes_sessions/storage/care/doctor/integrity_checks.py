@@ -9,7 +9,7 @@ from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.health import State
-from hermes_sessions.storage.file_care import Damage
+from hermes_sessions.storage.file_inspection import Damage
 from hermes_sessions.storage.provider import ReadTransaction
 
 #: Unindexed messages that a search can scan without a noticeable delay.
