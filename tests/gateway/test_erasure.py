@@ -108,18 +108,19 @@ def test_files_of_the_dead(tmp_path: Path) -> None:
         left.append(inbound)
     left.close()
     (directory / "1-old.unreadable").write_text(f'{{"user_id": "ann", "{SECRET}\n{{"bob"\n')
-    journal = tmp_path / "gateway" / "signal-received.jsonl"
-    journal.write_text('{"source": {"platform": "telegram", "user_id": "ann"}}\n')
+    journals = [tmp_path / "gateway" / f"{name}-received.jsonl" for name in ("signal", "pigeon")]
+    for journal in journals:
+        journal.write_text('{"source": {"platform": "telegram", "user_id": "ann"}}\n')
     with SessionDB(tmp_path / "state.db") as db:
         erasure = Erasure(db.store, [spools_of(tmp_path, db.store)])
-        assert erasure.plan(ErasureSubject("user", "ann")).places["spools"] == {"messages": 3}
+        assert erasure.plan(ErasureSubject("user", "ann")).places["spools"] == {"messages": 4}
         receipt = erasure.forget(ErasureSubject("user", "ann"))
         step = receipt.step("spools")
         assert step is not None
-        assert (step.status, step.removed) == ("done", {"messages": 3})
+        assert (step.status, step.removed) == ("done", {"messages": 4})
         assert erasure.plan(ErasureSubject("user", "ann")).is_empty
     assert found_in(tmp_path, [SECRET]) == []
-    assert not journal.exists()
+    assert not any(journal.exists() for journal in journals)
     found: list[Inbound] = []
     spool = Spool(directory)
     spool.adopt()

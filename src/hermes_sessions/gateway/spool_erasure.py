@@ -12,8 +12,10 @@ from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
 from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_about
 from hermes_sessions.storage.store import Store
 
-#: Files in which adapters keep received messages, one per line.
-_JOURNALS: Final = ("signal-received.jsonl", "signal-received.unreadable")
+#: Files in the gateway's directory in which adapters keep received messages, one per line:
+#: ``<platform>-received.jsonl``. Found by name, because the package of an adapter that wrote one may
+#: be uninstalled by now.
+_JOURNALS: Final = ("*-received.jsonl", "*-received.unreadable")
 #: A process without a heartbeat for this many seconds does not write any more.
 _SILENT: Final = 120.0
 
@@ -25,7 +27,7 @@ def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> SpoolPla
     folder = home / "gateway"
     return SpoolPlace(
         [spool_directory(home), *others],
-        [folder / name for name in _JOURNALS],
+        [journal for pattern in _JOURNALS for journal in sorted(folder.glob(pattern))],
         lambda: _is_running(store),
     )
 

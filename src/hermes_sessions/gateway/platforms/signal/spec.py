@@ -13,7 +13,7 @@ from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import DEFAULT_ADDRESS, SignalSettings
 from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
-#: In the gateway's directory.
+#: In the gateway's directory; `hermes forget` erases from files with this ending.
 JOURNAL_NAME: Final = "signal-received.jsonl"
 
 
