@@ -304,7 +304,7 @@ class RetentionLimits(SettingsSection):
 class RetentionSettings(SettingsSection):
     """``retention``: what may be deleted over time, after the plan was approved.
 
-    One section for each class of `hermes_sessions.model.session_class`.
+    One section for each `hermes_sessions.model.retention.SessionClass`.
     """
 
     close_after_days: int = setting(

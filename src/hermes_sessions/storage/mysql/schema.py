@@ -154,7 +154,7 @@ _PLACE: Final = """BEGIN
     INSERT INTO stale_sessions (session_id) VALUES (NEW.session_id);
 END"""
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``.
+#: whose derived columns have to be worked out again; see ``repositories.derived_columns``.
 _CHANGE_TRIGGERS: Final = {
     "sessions_complete": f"BEFORE INSERT ON sessions FOR EACH ROW "
     f"IF NEW.conversation_id IS NULL THEN "

@@ -117,7 +117,7 @@ _MOVED: Final = """NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
     AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id
     AND (OLD.parent_session_id IS NOT NULL OR OLD.edge_kind IS NULL)"""
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``.
+#: whose derived columns have to be worked out again; see ``repositories.derived_columns``.
 _CHANGE_NOTES: Final = f"""
 CREATE FUNCTION {{schema}}.sessions_complete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     NEW.conversation_id := COALESCE((SELECT p.conversation_id FROM {{schema}}.sessions p

@@ -1,7 +1,7 @@
 """Leases: the right to run turns on a chain of sessions, for a limited time.
 
 A lease holds a session and its continuations by compaction. Its token stands in the rows of the
-chain, where every write compares it; see ``fences``. Tokens of a chain only ever grow.
+chain, where every write compares it; see `fence_condition`. Tokens of a chain only ever grow.
 
 ``leases.process_id`` names the holder's row in ``processes``, or, for a holder without one, has the
 mark of the process that took the lease. So the lease of a process of this host that was killed is

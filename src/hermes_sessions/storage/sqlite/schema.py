@@ -128,7 +128,7 @@ _NOTE_NEW: Final = _NOTE.format("new.session_id")
 _NOTE_OLD: Final = _NOTE.format("old.session_id")
 _OLD_NOT_NOTED: Final = _NOT_NOTED.format("old.session_id")
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see `repositories.foreign_changes`. What the
+#: whose derived columns have to be worked out again; see `repositories.derived_columns`. What the
 #: store itself writes does not meet their conditions, apart from rare changes for which a note does
 #: no harm. Lost ones can be made again by `change_notes`.
 CHANGE_TRIGGERS: Final = f"""
