@@ -13,8 +13,8 @@ from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_abou
 from hermes_sessions.storage.store import Store
 
 #: Files in the gateway's directory in which adapters keep received messages, one per line:
-#: ``<platform>-received.jsonl``. Found by name, because the package of an adapter that wrote one may
-#: be uninstalled by now.
+#: ``<platform>-received.jsonl``. Found by name, because the package of the adapter that wrote one
+#: may be uninstalled by now.
 _JOURNALS: Final = ("*-received.jsonl", "*-received.unreadable")
 #: A process without a heartbeat for this many seconds does not write any more.
 _SILENT: Final = 120.0
