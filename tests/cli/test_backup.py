@@ -41,10 +41,10 @@ def test_there_and_back(filled: Hermes) -> None:
 
 def test_no_store_yet(hermes: Hermes, tmp_path: Path) -> None:
     hermes.home.mkdir()
-    missing = f"There is no store yet in {hermes.store}, so there is nothing to back up"
+    missing = f"There is no store in {hermes.store} yet, so there is nothing to back up"
     assert_one_line(hermes.call("backup", "create"), 3, missing)
     named = str(tmp_path / "other.db")
-    assert_one_line(hermes.call("backup", "create", named), 3, f"no store yet in {named},")
+    assert_one_line(hermes.call("backup", "create", named), 3, f"no store in {named} yet,")
     assert list(hermes.home.iterdir()) == []
     assert not Path(named).exists()
 
@@ -71,7 +71,7 @@ def test_portable_elsewhere(filled: Hermes, tmp_path: Path) -> None:
     assert made["backup"]["kind"] == "portable"
     assert made["removed"] == []
     name = made["backup"]["name"]
-    assert filled.call("backup", "list").out.startswith("There is no backup in")
+    assert filled.call("backup", "list").out.startswith("There are no backups in")
     listed = filled.call("backup", "list", "--in", aside, "--json").json
     assert [each["name"] for each in listed["backups"]] == [name]
     checked = filled.call("backup", "verify", name, "--in", aside, "--json").json
@@ -140,7 +140,7 @@ def test_rotation(filled: Hermes) -> None:
     filled.call("backup", "prune", "--max-bytes", "0", "-y", "--in", str(filled.home / BACKUPS))
     assert names(filled) == others[-1:]
     none = filled.call("backup", "prune", "--keep", "1")
-    assert none.out == "There is nothing to remove.\n"
+    assert none.out == "Nothing to remove.\n"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_backup_that_is_not_there(filled: Hermes) -> None:
     assert_one_line(result, 1)
     verified = filled.call("backup", "verify")
     assert (verified.code, verified.err) == (1, "")
-    assert verified.out.startswith("There is no backup in")
+    assert verified.out.startswith("There are no backups in")
 
 
 def test_a_store_in_use(filled: Hermes) -> None:

@@ -41,7 +41,7 @@ def test_a_person_of_a_store_that_is_gone(scenario: Hermes) -> None:
     assert "1 backup" in looked.out
     assert scenario.call("forget", "--user", ANN, "--yes").code == 0
     assert "a user, asked for" in scenario.call("forget", "--receipts").out
-    assert "Nothing is known" in scenario.call("forget", "--user", ANN, "--dry-run").err
+    assert "No data found" in scenario.call("forget", "--user", ANN, "--dry-run").err
 
 
 def test_a_person_is_forgotten_everywhere(scenario: Hermes) -> None:
@@ -168,13 +168,13 @@ def test_a_session_in_the_trash(filled: Hermes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "Say what to forget: one of --user, --chat and --session."),
-        (["--user", "a", "--chat", "b"], 2, "Say what to forget: one of"),
-        (["--user", "nobody", "--yes"], 1, "Nothing is known of user nobody; nothing was changed."),
+        ([], 2, "Name what to forget with one of --user, --chat and --session."),
+        (["--user", "a", "--chat", "b"], 2, "Name what to forget with one of"),
+        (["--user", "nobody", "--yes"], 1, "No data found about user nobody; nothing was changed."),
         (["--user", " ", "--yes"], 1, "Give the id of the user to forget."),
         (["--session", "nothing like it", "--yes"], 1, "nothing like it"),
         (["--resume", "abc"], 1, "There is no receipt 'abc'. See: hermes forget --receipts"),
-        (["--resume", "abc", "--user", "a"], 2, "--resume goes alone"),
+        (["--resume", "abc", "--user", "a"], 2, "--resume cannot be combined with other options"),
     ],
 )
 def test_wrong_requests(filled: Hermes, arguments: list[str], code: int, said: str) -> None:
@@ -190,7 +190,7 @@ def test_an_id_that_two_platforms_have(hermes: Hermes) -> None:
             db.append_message(f"on-{source}", "user", "hi")
     result = hermes.call("forget", "--user", "7", "--yes")
     assert result.code == 1
-    assert "user 7 is known on several platforms: discord, telegram." in result.err
+    assert "user 7 exists on several platforms: discord, telegram." in result.err
     assert hermes.call("forget", "--user", "7", "--platform", "discord", "--yes").code == 0
     with hermes.db() as db:
         assert [s["id"] for s in db.list_sessions_rich()] == ["on-telegram"]
@@ -252,4 +252,4 @@ def test_a_reader_keeps_it_pending(filled: Hermes, monkeypatch: pytest.MonkeyPat
 
 def test_a_home_without_anything(tmp_path: Path) -> None:
     result = Hermes(tmp_path).call("forget", "--user", "x", "--yes")
-    assert (result.code, "Nothing is known" in result.err) == (1, True)
+    assert (result.code, "No data found" in result.err) == (1, True)

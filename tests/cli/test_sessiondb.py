@@ -92,7 +92,7 @@ def test_from_the_home_to_the_configured_server(
     back = filled.call("sessiondb", "migrate", "--from", server_url, "--to", new)
     assert back.err.endswith(f": sessiondb.provider: sqlite, and sessiondb.sqlite.path: {new}\n")
     assert filled.call("sessiondb", "upgrade").out == "The tables are up to date.\n"
-    assert filled.call("sessiondb", "upgrade", "--finish").out == "There is nothing to finish.\n"
+    assert filled.call("sessiondb", "upgrade", "--finish").out == "Nothing to finish.\n"
 
 
 def test_the_same_store_twice(filled: Hermes) -> None:
@@ -124,12 +124,11 @@ def test_back_from_a_server(filled: Hermes, server_url: str, tmp_path: Path) -> 
     result = filled.call("sessiondb", "migrate", "--from", server_url, "--to", back)
     assert result.code == 0
     assert result.err == (
-        f"To use it from now on, name it in config.yaml: "
-        f"sessiondb.sqlite.path: {tmp_path}/back.db\n"
+        f"To use this store, set in config.yaml: sessiondb.sqlite.path: {tmp_path}/back.db\n"
     )
     verified = filled.call("sessiondb", "verify", str(filled.store), back)
     assert (verified.code, verified.err) == (0, "")
-    assert verified.out == "The same: 10 sessions with 18 messages.\n"
+    assert verified.out == "Identical: 10 sessions with 18 messages.\n"
     compared = filled.call("sessiondb", "verify", server_url, back, "--json").json
     assert (compared["same"], compared["differences"]) == (True, [])
 
@@ -151,14 +150,14 @@ def test_catching_up_and_finishing(filled: Hermes, tmp_path: Path) -> None:
     caught_up = filled.call("sessiondb", "migrate", "--to", target, "--since", "1h")
     assert (caught_up.code, caught_up.err) == (0, "")
     assert caught_up.out.splitlines() == [
-        "Copied 1 of 2 sessions that were active since then, 5 messages in 0.0s",
-        "To finish, run it once more without --since.",
+        "Copied 1 of 2 sessions active since then, 5 messages in 0.0s",
+        "To finish, run the command again without --since.",
     ]
     with filled.db() as db:
         db.delete_sessions([PROJECT])
     finished = filled.call("sessiondb", "migrate", "--to", target)
     assert finished.code == 0
-    assert "Removed 1 session deleted from the source since." in finished.out
+    assert "Removed 1 session that the source no longer has." in finished.out
     assert filled.call("sessiondb", "verify", str(filled.store), target).code == 0
     wrong = filled.call("sessiondb", "migrate", "--to", target, "--since", "soon")
     assert wrong.code == 2
@@ -199,12 +198,12 @@ def test_a_target_with_other_sessions(filled: Hermes, tmp_path: Path) -> None:
             "--merge skip",
         )
     dry = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "skip", "--dry-run")
-    assert dry.out.splitlines()[1:] == [f"Would leave: {AUTH}"]
+    assert dry.out.splitlines()[1:] == [f"Would skip: {AUTH}"]
     merged = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "skip")
-    assert (merged.code, merged.out.splitlines()[-1]) == (0, f"Left as it was: {AUTH}")
+    assert (merged.code, merged.out.splitlines()[-1]) == (0, f"Skipped: {AUTH}")
     again = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "overwrite")
     assert again.code == 0
-    assert again.err.startswith(f"Note: {AUTH} is without its title, which another session there")
+    assert again.err.startswith(f"Note: {AUTH} lost its title, which another session in the target")
 
 
 def test_many_differences_are_not_all_listed(filled: Hermes, tmp_path: Path) -> None:
@@ -334,7 +333,7 @@ def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> N
     assert (
         status.out.splitlines()[-1] == "Schema: pending: 9999_more (run: hermes sessiondb upgrade)"
     )
-    assert filled.call("sessiondb", "upgrade").out == "Took step 9999_more.\n"
+    assert filled.call("sessiondb", "upgrade").out == "Applied step 9999_more.\n"
     assert filled.call("sessiondb", "upgrade", "--json").json == {
         "taken": [],
         "finished": [],
@@ -351,13 +350,13 @@ def test_a_step_that_is_to_finish(
     monkeypatch.setattr(postgresql_schema, "MIGRATIONS", (*postgresql_schema.MIGRATIONS, step))
     assert hermes.call("sessiondb", "upgrade", server_url).out.splitlines() == [
         "The tables are up to date.",
-        "Waiting for --finish: 9999_less",
+        "Steps that require --finish: 9999_less",
     ]
     assert hermes.call("sessiondb", "status", server_url).out.splitlines()[-1] == (
         "Schema: to finish: 9999_less (run: hermes sessiondb upgrade --finish)"
     )
     finished = hermes.call("sessiondb", "upgrade", "--finish", server_url)
-    assert finished.out == "Took step 9999_less.\n"
+    assert finished.out == "Applied step 9999_less.\n"
 
 
 # ── size ──────────────────────────────────────────────────────────────────────────────────────

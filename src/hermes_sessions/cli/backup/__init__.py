@@ -1,4 +1,4 @@
-"""The ``hermes backup`` commands."""
+"""``hermes backup``: back up and restore the store."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import click
 
 from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
-# The ``hermes backup`` group: which commands there are, and where they live.
-
-
 _HERE = "hermes_sessions.cli.backup"
 
-
 COMMANDS = {
-    "create": LazyCommand(f"{_HERE}.create:create", "Back the store up while it is used."),
+    "create": LazyCommand(f"{_HERE}.create:create", "Back up the store while it is in use."),
     "list": LazyCommand(f"{_HERE}.list:list_command", "List the backups."),
     "verify": LazyCommand(
-        f"{_HERE}.verify:verify", "Read backups back and compare everything in them."
+        f"{_HERE}.verify:verify", "Read backups in full and verify their contents."
     ),
-    "restore": LazyCommand(f"{_HERE}.restore:restore", "Put a backup in the store's place."),
+    "restore": LazyCommand(f"{_HERE}.restore:restore", "Replace the store by a backup."),
     "prune": LazyCommand(f"{_HERE}.prune:prune", "Remove old backups."),
 }
 
@@ -28,7 +24,7 @@ COMMANDS = {
 def backup(context: click.Context) -> None:
     """Back up and restore the store.
 
-    They are kept in backups.directory (config.yaml), by default HERMES_HOME/backups. A BACKUP is
-    the name of one of them, the path of a file, or latest.
+    Backups are in backups.directory (config.yaml), by default HERMES_HOME/backups. A BACKUP is
+    a name from hermes backup list, the path of a file, or latest.
     """
     show_help_without_command(context)

@@ -1,4 +1,4 @@
-"""What the backup commands say about a backup, and where they look for it."""
+"""Options, descriptions and progress that the backup commands share."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ directory_option = click.option(
     "--in",
     "directory",
     metavar="DIR",
-    help="Where the backups are; without it, backups.directory.",
+    help="The directory of the backups; default: backups.directory.",
 )
 
 
 def place(directory: str | None) -> Path:
-    """Return the directory that an option names, or the configured one."""
+    """Return the directory given as an option, or the configured one."""
     return Path(directory) if directory is not None else load_settings().backups.directory
 
 
 def configured_place() -> str:
-    """Return where the configured store is, in words."""
+    """Return the place of the configured store as text."""
     settings = load_settings().sessiondb
     if settings.store_file is not None:
         return str(settings.store_file)
@@ -40,19 +40,19 @@ def configured_place() -> str:
 
 
 def as_json(backup: Backup) -> dict[str, Any]:
-    """Return what JSON says about a backup."""
+    """Return a backup as a JSON object."""
     facts = backup._asdict()
     return {**facts, "path": str(backup.path), "name": backup.name, "steps": list(backup.steps)}
 
 
 def contents(backup: Backup) -> str:
-    """Return how much is in a backup."""
+    """Return the numbers of sessions and messages in a backup as text."""
     sessions = counted(backup.sessions, "session")
     return f"{sessions}, {counted(backup.messages, 'message')}"
 
 
 @contextmanager
 def progress_callback(console: Console, label: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Lend what shows the progress of work that has several parts."""
+    """Show a progress bar; yield the callback that advances it."""
     with console.progress(label, 1) as progress:
         yield lambda _what, done, total: progress.reach(done, max(total, 1))

@@ -30,24 +30,26 @@ from hermes_sessions.storage.care.backups import (
 from hermes_sessions.storage.provider import SessionDBProvider
 
 
-@click.command(short_help="Back the store up while it is used.")
+@click.command(short_help="Back up the store while it is in use.")
 @click.argument("store", metavar="[STORE]", required=False)
-@click.option("--to", "directory", metavar="DIR", help="Where to; without it, backups.directory.")
+@click.option(
+    "--to", "directory", metavar="DIR", help="The target directory; default: backups.directory."
+)
 @click.option(
     "--portable",
     is_flag=True,
-    help="In the form that restores on every database; servers always have it.",
+    help="Use the format that restores on every database; servers always use it.",
 )
-@click.option("--no-prune", is_flag=True, help="Leave old backups alone.")
+@click.option("--no-prune", is_flag=True, help="Keep old backups.")
 @pass_console
 def create(
     console: Console, *, store: str | None, directory: str | None, portable: bool, no_prune: bool
 ) -> None:
     """Back up the configured store, or the one at a path or URL.
 
-    Nobody has to stop for it, and nobody waits. The backup is one state of the store; it is read
-    back and compared before it gets its name. Then old ones are removed, as backups.keep,
-    backups.max_age_days and backups.max_bytes say.
+    Other programs can keep using the store and do not wait. The backup is a consistent snapshot,
+    and is read back and verified before it gets its name. Then old backups are removed according
+    to backups.keep, backups.max_age_days and backups.max_bytes.
     """
     show_warnings(console)
     where = place(directory)
@@ -66,7 +68,7 @@ def create(
         console.print_json({"backup": as_json(made), "removed": removed})
         return
     console.print(f"{made.path}: {contents(made)}, {size(made.size)}")
-    _tell_what_is_missing(console, made)
+    _warn_of_gaps(console, made)
     if pruned.gone:
         console.print(f"Removed {counted(len(pruned.gone), 'old backup')}.")
 
@@ -77,23 +79,23 @@ def _opened(store: str | None) -> Iterator[SessionDBProvider]:
         try:
             provider = stack.enter_context(open_store_at(store, read_only=True))
         except StoreMissing as error:
-            # A URL may hold a password.
+            # Print the scheme only, because a URL may contain a password.
             named = configured_place() if store is None else store.partition("://")[0]
             raise StoreMissing(
-                f"There is no store yet in {named}, so there is nothing to back up; nothing was "
-                f"made. The first conversation makes one."
+                f"There is no store in {named} yet, so there is nothing to back up. "
+                f"The first conversation creates it."
             ) from error
         yield provider
 
 
-def _tell_what_is_missing(console: Console, made: Backup) -> None:
+def _warn_of_gaps(console: Console, made: Backup) -> None:
     for table, rows in made.left_out.items():
         console.tell(
-            f"Warning: {counted(rows, 'row')} of {table} belong to no session and are not in this "
-            f"backup; without --portable they are."
+            f"Warning: this backup leaves out {counted(rows, 'row')} of {table} without a session. "
+            f"To include them, omit --portable."
         )
     if made.unsummed:
         console.tell(
-            f"Warning: {counted(made.unsummed, 'session')} hold values that only SQLite keeps; "
-            f"they are in this backup, without a checksum."
+            f"Warning: no checksum for {counted(made.unsummed, 'session')} with values that only "
+            f"SQLite can store; the backup includes them."
         )

@@ -18,8 +18,8 @@ from hermes_sessions.storage.care.backups import Backup, list_backups
 def list_command(console: Console, *, directory: str | None) -> None:
     """List the backups, newest first, with their state.
 
-    complete: its head, manifest and end are whole. damaged: they are not. newer: a later version
-    made it. Only verify reads a backup as a whole.
+    complete: its header, manifest and end are intact. damaged: they are not. newer: it was made by
+    a later version. Only hermes backup verify reads whole backups.
     """
     where = place(directory)
     found = list_backups(where)
@@ -28,16 +28,16 @@ def list_command(console: Console, *, directory: str | None) -> None:
         console.print_json({"directory": str(where), "backups": backups})
         return
     if not found:
-        console.print(f"There is no backup in {where}. Make one: hermes backup create")
+        console.print(f"There are no backups in {where}. To create one, run: hermes backup create")
     is_mixed = len({backup.store for backup in found if backup.state == "complete"}) > 1
     for backup in found:
-        console.print(_line(backup, whose=backup.store if is_mixed else backup.provider))
+        console.print(_line(backup, store=backup.store if is_mixed else backup.provider))
 
 
-def _line(backup: Backup, whose: str) -> str:
+def _line(backup: Backup, store: str) -> str:
     when = date_and_time(backup.created)
-    begins = f"{one_line(backup.name)}  {when}  {size(backup.size):>9}  {backup.state}"
+    start = f"{one_line(backup.name)}  {when}  {size(backup.size):>9}  {backup.state}"
     if backup.state != "complete":
-        return begins
+        return start
     reason = f", {backup.reason}" if backup.reason != "asked" else ""
-    return f"{begins}  {backup.kind} of {one_line(whose)}{reason}: {contents(backup)}"
+    return f"{start}  {backup.kind} of {one_line(store)}{reason}: {contents(backup)}"

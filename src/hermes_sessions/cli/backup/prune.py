@@ -31,21 +31,21 @@ def _if_given(check: _Check) -> Callable[..., float | None]:
     "--keep",
     metavar="N",
     callback=_if_given(whole_number(1)),
-    help="How many of one store stay; without it, backups.keep.",
+    help="Keep the newest N backups per store; default: backups.keep.",
 )
 @click.option(
     "--max-age-days",
     metavar="DAYS",
     callback=_if_given(number_of_days),
-    help="Older ones go; without it, backups.max_age_days.",
+    help="Remove backups older than DAYS; default: backups.max_age_days.",
 )
 @click.option(
     "--max-bytes",
     metavar="N",
     callback=_if_given(whole_number(0)),
-    help="How much all may take together; without it, backups.max_bytes.",
+    help="Keep at most N bytes in total; default: backups.max_bytes.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed and why; change nothing.")
 @directory_option
 @yes_option
 @pass_console
@@ -61,7 +61,8 @@ def prune(
 ) -> None:
     """Remove backups that are too many, too old or too large.
 
-    The newest whole backup of a store always stays. Damaged ones stay, too: remove them yourself.
+    Always keeps the newest complete backup of each store. Also keeps damaged backups: delete them
+    yourself.
     """
     settings = load_settings().backups
     rule = BackupRule(
@@ -103,4 +104,4 @@ def _show(console: Console, pruned: PruneResult, *, dry_run: bool) -> None:
             f"{verb} {one_line(going.backup.name)} ({size(going.backup.size)}): {going.why}"
         )
     if not pruned.gone:
-        console.print("There is nothing to remove.")
+        console.print("Nothing to remove.")

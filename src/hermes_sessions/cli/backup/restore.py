@@ -26,12 +26,12 @@ from hermes_sessions.storage.provider_registry import open_provider
 from hermes_sessions.storage.transfer.copy_ledger import identity_of
 
 
-@click.command(short_help="Put a backup in the store's place.")
+@click.command(short_help="Replace the store by a backup.")
 @click.argument("backup", metavar="BACKUP")
 @click.option(
     "--into",
     metavar="STORE",
-    help="The path of a SQLite file, or a URL; without it, the configured store.",
+    help="Restore to this SQLite file or URL instead of the configured store.",
 )
 @directory_option
 @yes_option
@@ -39,17 +39,17 @@ from hermes_sessions.storage.transfer.copy_ledger import identity_of
 def restore(
     console: Console, *, backup: str, into: str | None, directory: str | None, yes: bool
 ) -> None:
-    """Restore a backup, after verifying it.
+    """Verify a backup, then restore it.
 
-    Nobody may use the store meanwhile; who does is named. A SQLite store that is replaced is kept
-    beside the new one. A store on a server must be empty.
+    No other program may use the store meanwhile; the error names the ones that do. The replaced
+    SQLite file is kept beside the new one. A store on a server must be empty.
     """
     show_warnings(console)
     path = find_backup(backup, place(directory), is_own=_is_of_configured_store)
     facts = read_manifest(path)
     where = into or configured_place()
     if not yes and not console.confirm(
-        f"Replace what is in {where} by {path.name} ({contents(facts)}, of "
+        f"Replace the contents of {where} by {path.name} ({contents(facts)}, created "
         f"{date_and_time(facts.created)}, from {one_line(facts.store)})?"
     ):
         console.tell("Nothing was changed.")
@@ -68,8 +68,9 @@ def restore(
 
 
 def _is_of_configured_store(backup: Backup) -> bool:
-    """Tell whether a backup is of the store in the configuration, which need not be there: of a
-    server, whether it is of its kind.
+    """Return whether a backup is of the configured store, which need not exist.
+
+    For a server, compares the provider only.
     """
     settings = load_settings().sessiondb
     if settings.store_file is None:
@@ -90,4 +91,4 @@ def _show(console: Console, done: RestoreResult) -> None:
         return
     console.print(f"Restored {contents(done.backup)} to {done.store}.")
     if done.kept is not None:
-        console.print(f"What was there is kept: {done.kept}")
+        console.print(f"The replaced file is kept as {done.kept}")

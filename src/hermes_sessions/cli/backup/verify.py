@@ -21,14 +21,14 @@ from hermes_sessions.storage.care.backups import list_backups, verify_backup
 from hermes_sessions.storage.care.backups.backup_directory import find_backup
 
 
-@click.command(short_help="Read backups back and compare everything in them.")
+@click.command(short_help="Read backups in full and verify their contents.")
 @click.argument("backups", metavar="[BACKUP]...", nargs=-1)
 @directory_option
 @pass_console
 def verify(console: Console, *, backups: tuple[str, ...], directory: str | None) -> None:
-    """Verify backups, or all of them: every byte, every number of rows, every session's checksum.
+    """Verify the named backups, or all: every byte, row count and session checksum.
 
-    They are only read. Exits with 1 when one of them cannot be restored, or there is none.
+    Changes nothing. Exits with 1 if a backup cannot be restored, or if there are none.
     """
     where = place(directory)
     paths = [find_backup(name, where) for name in backups]
@@ -51,6 +51,6 @@ def verify(console: Console, *, backups: tuple[str, ...], directory: str | None)
     if console.as_json:
         console.print_json({"backups": results})
     elif not paths:
-        console.print(f"There is no backup in {where}. Make one: hermes backup create")
+        console.print(f"There are no backups in {where}. To create one, run: hermes backup create")
     if not paths or not all(result["verified"] for result in results):
         raise click.exceptions.Exit(1)

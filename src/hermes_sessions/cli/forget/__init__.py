@@ -1,4 +1,4 @@
-"""``hermes forget``: erasing what is known of a person, a chat or a session."""
+"""``hermes forget``: erase all data about a user, a chat or a session."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
 
-# ``hermes forget``.
-
-
 @click.command(short_help="Erase all data about a user, a chat or a session.")
-@click.option("--user", metavar="ID", help="A person, by the id that the platform gave them.")
-@click.option("--chat", metavar="ID", help="A chat, whoever wrote there.")
+@click.option("--user", metavar="ID", help="A user, by their id on the platform.")
+@click.option("--chat", metavar="ID", help="A chat, with the messages of all its users.")
 @click.option(
     "--session",
     metavar="SESSION",
-    help="A session with its whole lineage: an id, its beginning, or a title.",
+    help="A session with its whole conversation: an id, its beginning, or a title.",
 )
 @click.option("--platform", metavar="NAME", help="Only on this platform: telegram, signal, …")
 @dry_run_option
 @yes_option
-@click.option("--receipts", is_flag=True, help="Show receipts instead: of all, or of who is named.")
-@click.option("--resume", metavar="RECEIPT", help="Do what is still pending on a receipt.")
+@click.option(
+    "--receipts",
+    is_flag=True,
+    help="Show receipts: all, or those of the given user, chat or session.",
+)
+@click.option("--resume", metavar="RECEIPT", help="Complete the pending steps of a receipt.")
 @click.option(
     "--rebuild",
     is_flag=True,
-    help="Rebuild a large SQLite file, too; writers wait meanwhile.",
+    help="Also rebuild a large SQLite file; writers wait meanwhile.",
 )
 @pass_console
 def forget(
@@ -63,28 +64,31 @@ def forget(
     resume: str | None,
     rebuild: bool,
 ) -> None:
-    """Erase everything that is known of a person, a chat or a session, for good.
+    """Permanently erase all data about a user, a chat or a session.
 
-    Rows, search index, received messages, replies, spools, files and backups; the receipt says what
-    is done and what is pending. A turn that runs is cut off, and what arrives later begins anew.
-    Of a room that several people share, only what the person wrote goes, and the answers to it.
+    Covers rows, the search index, received messages, replies, spools, files and backups. The
+    receipt lists completed and pending steps. Running turns are aborted; later messages start a
+    new session. In a room with several users, erases what the user wrote and the answers to it.
 
-    Ends with 1 while something is pending.
+    Exits with 1 while a step is pending.
     """
     named = [(kind, value) for kind, value in _given(user, chat, session) if value is not None]
     if resume is not None:
         if named or receipts or dry_run:
-            raise click.UsageError("--resume goes alone; the receipt knows what it is about.")
+            raise click.UsageError(
+                "--resume cannot be combined with other options: the receipt names its subject."
+            )
         _resume(console, resume, rebuild=rebuild)
         return
     if len(named) > 1 or (not named and not receipts):
-        raise click.UsageError("Say what to forget: one of --user, --chat and --session.")
+        raise click.UsageError("Name what to forget with one of --user, --chat and --session.")
     if receipts:
         _show_receipts(console, named, platform)
         return
     [(kind, value)] = named
     if not dry_run and not has_store():
-        # None is made for somebody of whom nothing is known; files and backups may know something.
+        # Raise before a store is created for a subject without data. Files and backups may have
+        # data even without a store.
         with open_for_reading(console) as db:
             _planned(_erasure(db), _subject(db, kind, value, platform), rows_will_do=False)
     opened = open_for_reading if dry_run else open_for_writing
@@ -105,7 +109,9 @@ def forget(
         except OnHold:
             raise
         except StoreError:
-            console.tell("What was begun is pending; hermes forget --receipts shows how to go on.")
+            console.tell(
+                "The erasure is incomplete. To see how to finish it, run: hermes forget --receipts"
+            )
             raise
         _report(console, receipt)
 
@@ -131,7 +137,7 @@ def _subject(db: SessionDB, kind: Kind, value: str, platform: str | None) -> Era
 
 
 def _resolved(db: SessionDB, kind: Kind, value: str) -> str:
-    """Return the id that is meant; a session may be named otherwise, or lie in the trash."""
+    """Return the id of the subject; a session may be in the trash, or given by its title."""
     if kind != "session":
         return value
     if any(record["id"] == value for record in db.list_trash()):
@@ -144,13 +150,13 @@ def _planned(erasure: Erasure, subject: ErasureSubject, *, rows_will_do: bool) -
     if plan.is_empty and rows_will_do:
         plan = erasure.plan(subject)
     if plan.is_empty:
-        raise NotFound(f"Nothing is known of {subject_text(subject)}; nothing was changed.")
+        raise NotFound(f"No data found about {subject_text(subject)}; nothing was changed.")
     platforms = plan.targets.platforms
     if subject.platform is None and subject.kind != "session" and len(platforms) > 1:
         known = ", ".join(platforms)
         raise InvalidInput(
-            f"{subject_text(subject)} is known on several platforms: {known}. These may be "
-            f"different people; say which with --platform."
+            f"{subject_text(subject)} exists on several platforms: {known}. These may be "
+            f"different people: choose one with --platform."
         )
     return plan
 

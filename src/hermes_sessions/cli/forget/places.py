@@ -1,4 +1,4 @@
-"""All places around a store in which something of somebody may be."""
+"""All places around a store that may hold data about a user, and the chat's input history."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
-# What was typed in chats at a terminal, as the prompt remembers it.
-
-
 NAME: Final = "input history"
 
 
 class InputHistory:
-    """The lines in the history *file* that were said in sessions which go, or named them. They are
-    found by what they say, so this comes before the sessions. See `ErasurePlace`.
+    """The lines in the prompt's history *file* that are messages or titles of erased sessions.
+
+    Finds them by their text, so it must run before the sessions are erased. See `ErasurePlace`.
     """
 
     name = NAME
@@ -65,8 +63,10 @@ class InputHistory:
         return ErasureStep(NAME, removed={"lines": removed} if removed else {})
 
     def _said(self, targets: ErasureTargets) -> frozenset[str]:
-        """Return the lines that were said. One message can be several entries: a backslash goes on
-        in the next, and what is typed while an answer comes is joined.
+        """Return the lines of the sessions' messages and titles.
+
+        One message can be several entries: a backslash continues a line in the next entry, and
+        lines typed during an answer are joined.
         """
         ids = targets.session_ids
         with self._store.provider.read() as tx:
@@ -81,17 +81,19 @@ class InputHistory:
         return frozenset(line for text in said if text for line in _lines(text))
 
     def _entries(self) -> Iterator[str]:
-        """Yield the entries as they stand in the file: a remark, and lines that begin with a plus.
+        """Yield the entries of the file unchanged: a comment, then lines that start with a plus.
+
+        A missing file has no entries.
 
         Raises:
-            OSError: the file cannot be read. One that is not there is empty.
+            OSError: the file cannot be read.
         """
         try:
             text = self._file.read_bytes().decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             return
         entry: list[str] = []
-        # Only at a newline: what was typed may hold other signs that end a line elsewhere.
+        # Split at newlines only: typed text may contain other characters that end a line.
         for line in re.findall(r"[^\n]*\n|[^\n]+", text):
             if entry and entry[-1].startswith("+") and not line.startswith("+"):
                 yield "".join(entry)
@@ -103,7 +105,7 @@ class InputHistory:
 
 def _is_meant(entry: str, said: frozenset[str]) -> bool:
     text = "\n".join(line[1:] for line in entry.split("\n") if line.startswith("+")).strip()
-    # A command is about a session when what follows its name was said in it, or is its title.
+    # A command belongs to a session if its argument is a message or the title of the session.
     argument = text.partition(" ")[2] if text.startswith("/") else ""
     return any(lines and lines <= said for lines in (_lines(text), _lines(argument)))
 
@@ -123,12 +125,12 @@ def _replace(file: Path, text: str) -> None:
     new.replace(file)
 
 
-#: Where the prompt of a chat keeps what was typed, in the home.
+#: The file in the home in which the prompt of a chat keeps typed lines.
 HISTORY_FILE = "chat_history"
 
 
 def make_erasure(db: SessionDB, settings: Settings) -> Erasure:
-    """Return what erases on the configured store, and everywhere around it."""
+    """Return the erasure for the configured store and all places around it."""
     home = settings.home
     sessions = home / "sessions"
     places: list[ErasurePlace] = [

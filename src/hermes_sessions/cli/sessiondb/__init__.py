@@ -1,4 +1,4 @@
-"""``hermes sessiondb``: the database itself."""
+"""``hermes sessiondb``: inspect, verify and migrate the database."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import click
 
 from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
-# The ``hermes sessiondb`` group: which commands there are, and where they live.
-
-
 _HERE = "hermes_sessions.cli.sessiondb"
 
-
 COMMANDS = {
-    "status": LazyCommand(f"{_HERE}.status:status", "Show the store, its size and its state."),
+    "status": LazyCommand(
+        f"{_HERE}.status:status", "Show the location, size and state of a store."
+    ),
     "migrate": LazyCommand(
-        f"{_HERE}.migrate:migrate", "Copy all sessions to another database, and prove it."
+        f"{_HERE}.migrate:migrate", "Copy all sessions to another database and verify them."
     ),
     "verify": LazyCommand(f"{_HERE}.verify:verify", "Compare two stores."),
-    "upgrade": LazyCommand(f"{_HERE}.upgrade:upgrade", "Bring the tables up to date."),
+    "upgrade": LazyCommand(f"{_HERE}.upgrade:upgrade", "Upgrade the tables of a store."),
 }
 
 

@@ -20,26 +20,26 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.transfer.comparison import Difference, TransferPlan, plan
 from hermes_sessions.storage.transfer.run import Transfer, TransferReport
 
-#: How many lines of one kind are printed; --json has all of them.
+#: How many lines of each kind are printed; --json has all of them.
 _SHOWN = 10
 
 
-@click.command(short_help="Copy all sessions to another database, and prove it.")
+@click.command(short_help="Copy all sessions to another database and verify them.")
 @click.option(
-    "--from", "source", metavar="STORE", help="What to copy; the SQLite file of the home if unset."
+    "--from", "source", metavar="STORE", help="The source; default: the SQLite file in HERMES_HOME."
 )
-@click.option("--to", "target", metavar="STORE", help="Where to; the configured store if unset.")
+@click.option("--to", "target", metavar="STORE", help="The target; default: the configured store.")
 @click.option(
     "--merge",
     type=click.Choice(["skip", "overwrite"]),
-    help="Copy into a store with other sessions; those in both stay, or are replaced.",
+    help="Allow a target with other sessions; skip or overwrite those in both.",
 )
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only what was active from this time on: 2026-05-01, 12h, today.",
+    help="Only sessions active at or after this time: 2026-05-01, 12h, today.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be copied, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied; change nothing.")
 @pass_console
 def migrate(
     console: Console,
@@ -50,12 +50,11 @@ def migrate(
     since: str | None,
     dry_run: bool,
 ) -> None:
-    """Copy all sessions from one database to another, and prove that they are the same.
+    """Copy all sessions from one database to another, and verify that they are identical.
 
-    The source is only read, and other programs may go on using it. What an interrupted run has
-    done stays done: run the same command again. What changed in the source is copied by the next
-    run; what was changed in the target is never overwritten without --merge overwrite. Exits with
-    1 when anything is not the same in the end.
+    The source is not changed, and other programs may keep using it. To resume an interrupted
+    migration, or to copy later changes of the source, run the same command again. Changes in the
+    target are never overwritten without --merge overwrite. Exits with 1 if any differences remain.
     """
     show_warnings(console)
     earliest = moment(console, "since", since)
@@ -73,7 +72,7 @@ def migrate(
         place = _keys(second)
     _tell(console, report, console.stopwatch() - started, is_catch_up=since is not None)
     if place and not report.differences and since is None:
-        console.tell(f"To use it from now on, name it in config.yaml: {place}")
+        console.tell(f"To use this store, set in config.yaml: {place}")
     if report.differences:
         raise click.exceptions.Exit(1)
 
@@ -97,7 +96,7 @@ def _if_it_exists(stack: ExitStack, target: str | None) -> SessionDBProvider | N
 
 
 class _ProgressBars:
-    """One progress bar after the other."""
+    """Shows one progress bar after another."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -121,7 +120,7 @@ class _ProgressBars:
 
 
 def _keys(provider: SessionDBProvider) -> str:
-    """Return what to set to use a store, "" if that is probably so."""
+    """Return the keys to set to use a store; "" if they probably are set."""
     settings = load_settings().sessiondb
     is_kind = settings.provider == provider.name
     if provider.is_file:
@@ -134,11 +133,11 @@ def _keys(provider: SessionDBProvider) -> str:
     return f"sessiondb.provider: {provider.name}, and sessiondb.{provider.name}.dsn"
 
 
-# ── what is said ──────────────────────────────────────────────────────────────────────────────
+# ── output ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _report_plan(console: Console, found: TransferPlan) -> None:
-    # The URL that was given is not repeated: it may hold a password.
+    # Do not print the given URL, which may contain a password.
     place = found.target or "a new store"
     if console.as_json:
         console.print_json(
@@ -156,7 +155,7 @@ def _report_plan(console: Console, found: TransferPlan) -> None:
         return
     what = f"{counted(found.copied, 'session')} ({counted(found.copied_messages, 'message')})"
     console.print(f"Would copy {what} from {found.source} to {place}.")
-    console.print(_kept_and_replaced(found, "Would replace", "Would leave"))
+    console.print(_kept_and_replaced(found, "Would replace", "Would skip"))
     console.tell(_unlike(found.differences))
 
 
@@ -182,9 +181,9 @@ def _tell(console: Console, report: TransferReport, seconds: float, *, is_catch_
         )
     else:
         console.print(_summary(report, seconds, is_catch_up=is_catch_up))
-        console.print(_kept_and_replaced(report, "Replaced", "Left as it was"))
+        console.print(_kept_and_replaced(report, "Replaced", "Skipped"))
     console.tell(
-        f"Note: {one_line(name)} is without its title, which another session there has."
+        f"Note: {one_line(name)} lost its title, which another session in the target has."
         for name in report.untitled[:_SHOWN]
     )
     console.tell(_unlike(report.differences))
@@ -193,24 +192,24 @@ def _tell(console: Console, report: TransferReport, seconds: float, *, is_catch_
 def _summary(report: TransferReport, seconds: float, *, is_catch_up: bool) -> Iterator[str]:
     if is_catch_up:
         yield (
-            f"Copied {report.copied:,} of {report.sessions:,} sessions that were active since "
-            f"then, {report.copied_messages:,} messages in {seconds:.1f}s"
+            f"Copied {report.copied:,} of {report.sessions:,} sessions active since then, "
+            f"{report.copied_messages:,} messages in {seconds:.1f}s"
         )
-        yield "To finish, run it once more without --since."
+        yield "To finish, run the command again without --since."
     elif report.copied or report.removed or report.differences:
         yield (
             f"Migrated {report.sessions:,} sessions, {report.messages:,} messages, "
             f"{report.indexed:,} FTS entries in {seconds:.1f}s"
         )
         if 0 < report.copied < report.sessions:
-            yield f"{report.sessions - report.copied:,} of the sessions had been copied before."
+            yield f"{report.sessions - report.copied:,} of these sessions were copied earlier."
     else:
         yield (
-            f"Nothing to do: {report.sessions:,} sessions, {report.messages:,} messages are the "
-            f"same in both."
+            f"Nothing to do: {report.sessions:,} sessions, {report.messages:,} messages are "
+            f"identical in both."
         )
     if report.removed:
-        yield f"Removed {counted(report.removed, 'session')} deleted from the source since."
+        yield f"Removed {counted(report.removed, 'session')} that the source no longer has."
 
 
 def _kept_and_replaced(

@@ -12,13 +12,13 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
 
-@click.command(short_help="Show the store, its size and its state.")
+@click.command(short_help="Show the location, size and state of a store.")
 @click.argument("store", metavar="[STORE]", required=False)
 @pass_console
 def status(console: Console, *, store: str | None) -> None:
-    """Show where a store is, how much it holds, and whether anything is to be done.
+    """Show the location, size and state of a store, and pending work.
 
-    Without STORE, the configured one. Nothing is changed.
+    Without STORE, shows the configured one. Changes nothing.
     """
     show_warnings(console)
     with open_store_at(store, read_only=True) as provider:

@@ -10,19 +10,19 @@ from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.errors import StoreError
 
 
-@click.command(short_help="Bring the tables up to date.")
+@click.command(short_help="Upgrade the tables of a store.")
 @click.argument("store", metavar="[STORE]", required=False)
 @click.option(
     "--finish",
     is_flag=True,
-    help="Also remove what only older versions need; first end or update all of them.",
+    help="Also remove what only older versions need; stop or update these first.",
 )
 @pass_console
 def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
-    """Bring the tables of a store up to date.
+    """Upgrade the tables of a store.
 
-    Without STORE, the configured one. Opening a store for writing does the same; this is for doing
-    it at a time of your choice. Steps that older versions cannot live with wait for --finish.
+    Without STORE, upgrades the configured one. Opening a store for writing does the same; this
+    command lets you choose the time. Steps that break older versions require --finish.
     """
     show_warnings(console)
     before = _waiting(store)
@@ -33,15 +33,15 @@ def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
     if console.as_json:
         console.print_json({"taken": taken, "finished": finished, "finishing": left})
         return
-    console.print(f"Took step {name}." for name in [*taken, *finished])
+    console.print(f"Applied step {name}." for name in [*taken, *finished])
     if not taken and not finished:
-        console.print("There is nothing to finish." if finish else "The tables are up to date.")
+        console.print("Nothing to finish." if finish else "The tables are up to date.")
     if left:
-        console.print(f"Waiting for --finish: {', '.join(left)}")
+        console.print(f"Steps that require --finish: {', '.join(left)}")
 
 
 def _waiting(store: str | None) -> tuple[str, ...]:
-    """Return the steps that opening the store will take; of one that cannot be read yet, none."""
+    """Return the steps that opening the store will apply; none if it cannot be read yet."""
     try:
         with open_store_at(store, read_only=True) as provider:
             return provider.steps().waiting

@@ -18,10 +18,10 @@ from hermes_sessions.storage.transfer.copy_ledger import identity
 @click.argument("second", metavar="STORE")
 @pass_console
 def verify(console: Console, *, first: str, second: str) -> None:
-    """Compare two stores: every session with all its messages, those in the trash included, and
-    what stands beside them, like holds and receipts of erasures.
+    """Compare two stores: all sessions with their messages, including the trash, and other data
+    such as holds and erasure receipts.
 
-    Both are only read. Exits with 1 when they differ, with a list of what does.
+    Changes neither. If they differ, lists the differences and exits with 1.
     """
     with (
         open_store_at(first, read_only=True) as left,
@@ -47,9 +47,9 @@ def verify(console: Console, *, first: str, second: str) -> None:
         console.print(f"{one_line(each.id)}: {each.what}" for each in found.differences)
         console.print(
             f"{counted(len(found.differences), 'difference')} between {names[0]} and {names[1]}; "
-            f"{same} are the same."
+            f"{same} are identical."
         )
     else:
-        console.print(f"The same: {same}.")
+        console.print(f"Identical: {same}.")
     if found.differences:
         raise click.exceptions.Exit(1)
