@@ -1,11 +1,11 @@
-"""What is under `AsyncSessionDB`: its threads, what cancelling a call does, and its end.
+"""The threads under `AsyncSessionDB`, with cancellation and close.
 
 Every call runs in a thread of the handle, so the event loop never waits for a database. Nothing
-here belongs to one event loop: a handle may be used in one after the other.
+here is bound to an event loop: a handle may be used in several loops, one after the other.
 
-A call that is cancelled before it began never runs. One that had begun goes on in its thread and
-commits or fails as a whole; whoever awaited it gets ``CancelledError`` at once. `close` waits for
-such calls, and so does the end of the process.
+A call that is cancelled before it began never runs. A call that had begun continues in its thread
+and commits or fails as a whole; the awaiting task gets ``CancelledError`` at once. `close` and the
+end of the process wait for these calls.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AsyncHandle:
         self._size = 1 if db.provider.serves_one_thread else threads
         self._process = os.getpid()
         self._executor = self._new_executor()
-        #: Not yet ended: queued, running, or left alone by whoever awaited them.
+        #: Calls that have not ended: queued, running, or cancelled by the awaiting task.
         self._calls: set[Future[Any]] = set()
         self._iterations: set[_Iteration[Any]] = set()
         self._closing: Future[None] | None = None
@@ -77,8 +77,8 @@ class AsyncHandle:
     async def close(self) -> None:
         """Wait for the calls in flight and release this handle with its `SessionDB`.
 
-        A second call does no more than wait; any other verb raises `StoreClosed`. Cancelled, it
-        goes on in its thread.
+        A second call only waits; every other method raises `StoreClosed`. If this call is
+        cancelled, closing continues in its thread.
         """
         if self._closing is None:
             for iteration in self._iterations:

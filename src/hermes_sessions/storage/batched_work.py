@@ -16,17 +16,17 @@ from hermes_sessions.storage.provider import Params, SessionDBProvider, WriteTra
 
 logger = Logger(__name__)
 
-#: Steps in a row that may do nothing, because somebody else was faster, before work is given up.
+#: Consecutive steps without effect, because another process was faster, after which work stops.
 MAX_IDLE_STEPS: Final = 50
-#: Seconds that work may take which somebody asked for and waits for.
+#: The most seconds for work that a caller requested and waits for.
 MAX_WORK_SECONDS: Final = 4 * 3600.0
 
 
 class StallDetector:
-    """Decides whether work that others can undo goes on.
+    """Decides whether to continue work that other processes can undo.
 
-    It goes in rounds: a round does as much as was *left* when it began. Then less must be left than
-    before. *seconds* bounds it all.
+    Work proceeds in rounds: a round does as much as was *left* when it began, and less must be left
+    after it than before. *seconds* bounds all rounds together.
     """
 
     def __init__(

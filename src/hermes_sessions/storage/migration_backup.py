@@ -1,7 +1,7 @@
-"""What a provider needs before it changes the tables of a store: somebody who backs it up.
+"""Back up a store before a provider migrates its tables.
 
-Providers do not know each other, and the form of a backup knows SQLite; so backups are found by
-name here, when a migration is due, and not imported.
+Providers must not import each other, and the backup format depends on SQLite. So this module loads
+the backup code by name, and only when a migration is due.
 """
 
 from __future__ import annotations

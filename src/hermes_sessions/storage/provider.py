@@ -1,8 +1,8 @@
-"""The port behind which a database stands.
+"""The interface of a database provider.
 
-A provider is connection-shaped: it gives transactions, maps its driver's errors to
-`hermes_sessions.errors`, owns its schema and states its dialect as data. The verbs of the store are
-written once above it, in ``repositories``. A new database implements this class and passes
+A provider opens transactions, translates its driver's errors to `hermes_sessions.errors`, owns its
+schema and declares its dialect as data. The operations of the store are written once above it, in
+``repositories``. A new database implements `SessionDBProvider` and passes
 ``hermes_sessions_testing.conformance``.
 
 SQL given to a transaction uses ``?`` for parameters and double quotes for names, and contains no
@@ -42,7 +42,7 @@ Params = Sequence[Any]
 
 
 class ReadTransaction(Protocol):
-    """Reads that see one consistent state of the database."""
+    """Reads from one consistent snapshot of the database."""
 
     def one(self, sql: str, params: Params = ()) -> Row | None:
         """Return the first row, or None."""
@@ -55,7 +55,7 @@ class ReadTransaction(Protocol):
 
 
 class WriteTransaction(ReadTransaction, Protocol):
-    """Reads and writes that happen together or not at all."""
+    """Reads and writes that are committed together or not at all."""
 
     def run(self, sql: str, params: Params = ()) -> int:
         """Execute a statement and return how many rows it matched."""
@@ -76,7 +76,7 @@ class InsertsRows(Protocol):
 
 
 class Dialect(NamedTuple):
-    """What differs between databases, as data."""
+    """The differences between databases, as data."""
 
     name: str
     #: ``UPDATE … RETURNING`` gives the new row in the same round trip.
@@ -87,7 +87,7 @@ class Dialect(NamedTuple):
     max_params: int
     #: Whether messages become visible in the order of their ids, as with a single writer.
     ids_in_order: bool = False
-    #: Whether `SessionDBProvider.append_one` is there.
+    #: Whether the provider implements `SessionDBProvider.append_one`.
     appends_in_one_step: bool = False
     #: Lists the names of the tables of a store; without it, all declared ones must exist.
     tables_query: str | None = None
@@ -137,15 +137,14 @@ def bulk_insert(
 
 
 class OpenOptions(NamedTuple):
-    """What a caller asks of a database, whichever it is; None leaves it to the configuration."""
+    """Options for opening a store on any database; None means the configured value."""
 
     read_only: bool = False
-    #: ``full``: what was acknowledged survives power loss; ``normal``: the death of the process.
+    #: Acknowledged writes survive power loss (``full``) or the death of the process (``normal``).
     durability: Durability | None = None
     #: Seconds to wait for other writers.
     lock_timeout: float | None = None
-    #: Says how many seconds are left to wait for a server; one that says nothing for so long is
-    #: given up.
+    #: Returns how many more seconds to wait for a server that does not answer.
     seconds_left: Callable[[], float] | None = None
 
 
@@ -153,7 +152,7 @@ DEFAULT_OPEN_OPTIONS: Final = OpenOptions()
 
 
 class NewRow(NamedTuple):
-    """One message to append, with what it does to its session."""
+    """A message to append, with the changes to its session."""
 
     session_id: str
     columns: Sequence[str]
@@ -161,22 +160,22 @@ class NewRow(NamedTuple):
     timestamp: float
     tool_calls: int
     preview: str | None
-    #: What ``sessions.fence`` must be, NULL included.
+    #: The value that ``sessions.fence`` must have; None means NULL.
     fence: int | None = None
 
 
 class MigrationSteps(NamedTuple):
-    """The named steps that lead to a store's tables."""
+    """The migration steps of a store, by name."""
 
     taken: tuple[str, ...] = ()
-    #: Are taken when the store is next opened for writing.
+    #: Steps that run when the store is next opened for writing.
     waiting: tuple[str, ...] = ()
-    #: Take something away, and wait until no older version runs any more.
+    #: Steps that remove something; they wait until no older version of the program runs.
     finishing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> MigrationSteps:
-        """Return what is left of the *declared* steps: their names, and whether they finish."""
+        """Sort the *declared* steps, pairs of a name and whether it is finishing, by state."""
         left = [(name, is_finishing) for name, is_finishing in declared if name not in taken]
         return cls(
             tuple(sorted(taken)),
@@ -186,27 +185,27 @@ class MigrationSteps(NamedTuple):
 
 
 class DeletedDataTrace(NamedTuple):
-    """Where in its own files a database may still have something of rows that were deleted."""
+    """A place in the database's files that may still contain deleted rows."""
 
-    #: ``reader``: somebody reads a state from before. ``pages``: unused parts of pages in use.
+    #: ``reader``: an open read uses an older snapshot. ``pages``: unused parts of pages in use.
     where: Literal["reader", "pages"]
-    #: Why, in words.
+    #: The reason, as text for the user.
     why: str
 
 
 class Space(NamedTuple):
-    """What takes up space in a database, as far as it tells."""
+    """The space used by tables and indexes, as far as the database reports it."""
 
     #: Bytes by name.
     tables: Mapping[str, int] = {}
     indexes: Mapping[str, int] = {}
-    #: Can be used again, or given back; None where the database does not tell.
+    #: Unused space inside the store; None where the database does not report it.
     free_bytes: int | None = None
-    #: Written, and not yet in its place.
+    #: The size of the write-ahead log.
     log_bytes: int | None = None
-    #: Whether these are estimates: the database's own, or without what is not yet in its place.
+    #: Whether the values are estimates by the database, or exclude what is only in the log.
     is_estimate: bool = False
-    #: In use, and there was no time to see by what.
+    #: Space in use that there was no time to assign to tables.
     uncounted_bytes: int = 0
 
 
@@ -234,9 +233,9 @@ class SessionDBProvider(ABC):
     is_file: ClassVar[bool] = False
     #: How the doctor examines the server; None for a file, and for a server that cannot be asked.
     server_checks: ClassVar[ServerChecks | None] = None
-    #: Seconds that closing a handle waits for upkeep in the background to end.
+    #: Seconds that closing a handle waits for background maintenance to end.
     closing_seconds: ClassVar[float] = 30.0
-    #: What a server keeps of deleted rows in files that only its operator can see to, in words.
+    #: What a server keeps of deleted rows in files that only its operator can clean, as text.
     keeps: ClassVar[str | None] = None
 
     @classmethod
@@ -276,7 +275,7 @@ class SessionDBProvider(ABC):
 
     @property
     def serves_one_thread(self) -> bool:
-        """Whether a read keeps all other threads out until it ends, as on a single connection."""
+        """Whether a read blocks all other threads until it ends, as on a single connection."""
         return False
 
     @abstractmethod
@@ -291,27 +290,28 @@ class SessionDBProvider(ABC):
         patience: float | None = None,
         isolated: bool = True,
     ) -> T:
-        """Run *work* in one transaction and commit it; return what it returned.
+        """Run *work* in one transaction and commit it; return its result.
 
-        With *isolated*, it is as if nobody else wrote meanwhile. Without, others may: *work* locks
-        the rows it depends on by itself, so that it waits for them instead of being run again.
+        With *isolated*, the transaction is serializable. Without, other transactions may write
+        meanwhile: *work* locks the rows it depends on, so that it waits instead of being retried.
 
-        *patience* bounds, in seconds, how long to wait for other writers, where the caller would
-        rather give up sooner than configured. *work* may be run again from the start when the
-        database asks for a retry, so it must have no effect but its statements. When `write`
-        returns, the commit is as durable as configured; when it raises, nothing of *work* happened.
+        *patience* bounds the wait for other writers, in seconds, if it is shorter than configured.
+        *work* may run again from the start when the database asks for a retry, so it must have no
+        effect except its statements. When `write` returns, the commit is as durable as configured;
+        when it raises, nothing of *work* is stored.
         """
 
     def append_one(self, row: NewRow) -> int | None:
-        """Append one message as `write` would, in a single step; return its id, None when there is
-        no such session or its fence is another. Only where `Dialect.appends_in_one_step` says so.
+        """Append a message in a single round trip; return its id, or None if the session does not
+        exist or has another fence. Requires `Dialect.appends_in_one_step`.
         """
         raise NotImplementedError
 
     def limit_waits(self, seconds: float) -> AbstractContextManager[None]:
-        """Let all that this thread waits for in the block end within *seconds* altogether, for
-        work that its caller can do without. What was not answered by then raises
-        `StoreUnavailable`. A file does not leave a question unanswered: `lock_timeout` is enough.
+        """Limit all waits of this thread in the block to *seconds* in total, for optional work.
+
+        A statement that is not answered by then raises `StoreUnavailable`. Databases in a file
+        always answer, so `lock_timeout` is enough for them.
         """
         del seconds
         return nullcontext()
@@ -322,27 +322,27 @@ class SessionDBProvider(ABC):
         """The database's inverted index."""
 
     def others_are_writing(self) -> bool:
-        """Whether other processes write just now, and would wait for a write of this one. Where
-        writers do not wait for each other, they do not. Also on a closed handle.
+        """Return whether other processes are writing and would wait for a write of this one.
+
+        Always False where writers do not wait for each other. Works on a closed handle.
         """
         return False
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Let this process keep no more than about so many bytes of the store in memory, whatever
-        the number of connections that it keeps open. What a server keeps is its own affair.
+        """Limit the memory for cached parts of the store in this process to about *most_bytes*, for
+        all connections together. The memory of a server is not affected.
         """
         del most_bytes
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """Return how much space the store takes."""
+        """Return the size of the store in bytes."""
 
     def space(self, has_time: Callable[[], bool] | None = None) -> Space:
-        """Return which tables and indexes take how much space; a database that does not tell
-        returns nothing.
+        """Return the space used by tables and indexes; empty if the database does not report it.
 
-        Without *has_time* it may look at the whole store. Otherwise it prefers what is fast, and
-        ends with what it knows when *has_time* says no.
+        Without *has_time* it may read the whole store. Otherwise it prefers fast methods, and
+        returns the values known so far when *has_time* returns False.
         """
         del has_time
         return Space()
@@ -358,20 +358,20 @@ class SessionDBProvider(ABC):
 
     @abstractmethod
     def reclaim(self) -> None:
-        """Give unused space back; may take long, never loses anything."""
+        """Return unused space to the system. May take long; never loses data."""
 
     def trim(self) -> int:
-        """Give a bounded part of the unused space back in one short step; return how many bytes.
+        """Return a bounded part of the unused space to the system in one short step.
 
-        0 means that there is nothing more to give. Databases that see to their space themselves
-        do not override this.
+        Returns the number of bytes; 0 means that no unused space is left. Databases that manage
+        their space themselves do not override this.
         """
         return 0
 
     def trim_all(self) -> int:
-        """Call `trim` until there is nothing more to give; return how many bytes were given.
+        """Call `trim` until no unused space is left; return the number of bytes freed.
 
-        Ends also when others free space all the time: never is more given than there was.
+        Stops at the initial size of the store, in case other processes keep freeing space.
         """
         freed, most = 0, self.size_bytes()
         while freed < most and (step := self.trim()):
@@ -379,18 +379,18 @@ class SessionDBProvider(ABC):
         return freed
 
     def leaving_no_trace(self) -> AbstractContextManager[None]:
-        """Let writes of this process in the block overwrite what they delete, where the database
-        can be told to; it costs time.
+        """Make writes of this process in the block overwrite the data they delete, where the
+        database supports it. Slower than normal writes.
         """
         return nullcontext()
 
     def scrub(self, *, rebuild: bool = False) -> list[DeletedDataTrace]:
-        """Remove what is left of deleted rows from the store's own files, and return what could not
-        be removed now; a later call goes on.
+        """Remove the remains of deleted rows from the store's files; return those that could not be
+        removed now. A later call continues.
 
-        Short steps, unless the store is small or a *rebuild* is asked for, which keeps writers
-        waiting for as long as it takes to write all of it. Databases whose files only their server
-        can see do not override this; see `keeps`.
+        Works in short steps, unless the store is small or *rebuild* is True: then writers wait
+        until the whole store is rewritten. Databases whose files only their server can access do
+        not override this; see `keeps`.
         """
         del rebuild
         return []
@@ -400,16 +400,16 @@ class SessionDBProvider(ABC):
         """Make generated ids of *table* continue above ids that were inserted explicitly."""
 
     def steps(self) -> MigrationSteps:
-        """Return the steps that were taken and those that are left, where there are any."""
+        """Return the migration steps that have run and those that remain."""
         return MigrationSteps()
 
     def finish_steps(self) -> tuple[str, ...]:
-        """Take the steps that waited until no older version runs any more; return their names."""
+        """Run the finishing steps, once no older version runs any more; return their names."""
         return ()
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return facts for people: location, versions, settings. Never a secret."""
+        """Return location, versions and settings for display. Never contains a secret."""
 
     @abstractmethod
     def close(self) -> None:

@@ -190,7 +190,7 @@ class SessionDB:
         *options* are those of the constructor.
 
         Raises:
-            InvalidInput: nobody knows the URL.
+            InvalidInput: no provider supports the URL.
             StoreError: the store cannot be opened.
         """
         from hermes_sessions.storage.provider_registry import open_url
@@ -286,9 +286,9 @@ class SessionDB:
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
         parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
         is a parent; unstated, it follows from how the parent ended. Without *user_id*, a
-        compression, branch or subagent from its parent's source is its parent's user's. What
-        continues a conversation by compression is held by whoever holds that, who alone can
-        create it: *fence* is their token.
+        compression, branch or subagent from its parent's source gets its parent's user. Only the
+        holder of a conversation can create its continuation by compression, which the same lease
+        then covers: *fence* is the holder's token.
 
         Raises:
             InvalidInput: the id, source or edge kind cannot be used, or the id is in the trash.
@@ -531,10 +531,10 @@ class SessionDB:
         ``indexes`` in bytes, largest first, ``free_bytes`` that can be used again and
         ``log_bytes``, as far as the database tells, and whether these are ``estimated``.
 
-        Looks at the whole store, or *within* so many seconds at what there is time for: then a
-        large SQLite file is measured by its map of pages, without what is still in the log
-        (``estimated``); ``uncounted_bytes`` are in use by what was not looked at, and
-        ``text_bytes`` are those of the newest ``text_messages``, unless ``text_complete``.
+        Measures the whole store, or *within* that number of seconds as much as there is time for.
+        Then a large SQLite file is measured by its map of pages, without what is still in the log
+        (``estimated``); ``uncounted_bytes`` are in use but were not measured, and ``text_bytes``
+        are those of the newest ``text_messages``, unless ``text_complete``.
         ``complete`` says that there was time for everything.
         """
         return self._sizes.space(within)
@@ -557,9 +557,9 @@ class SessionDB:
         ``overview``, ``models``, ``tools``, ``platforms``, ``activity`` by hour and weekday,
         ``over_time`` by day, and ``top_sessions``.
 
-        Hours and days are those of *zone*, the machine's unless given. A cost that nobody stated
-        is None; ``cost_complete`` says whether a sum lacks some. Archived sessions, subagents and
-        side calls count; the trash does not.
+        Hours and days are in the time zone *zone*, by default the machine's. An unknown cost is
+        None; ``cost_complete`` is False if a sum lacks some. Archived sessions, subagents and side
+        calls count; the trash does not.
 
         Raises:
             InvalidInput: *days* is not a number of 0 or more.
@@ -597,7 +597,7 @@ class SessionDB:
             UnknownSession: create the session first.
             MessageTooLarge, InvalidInput: nothing was written.
             StaleFence: *fence* is not the token that holds the conversation.
-            ConversationHeld: there is no *fence*, and somebody holds the conversation.
+            ConversationHeld: *fence* is None, and another holder has a lease on the conversation.
         """
         return self._messages.append(
             session_id,
@@ -759,11 +759,11 @@ class SessionDB:
         """Take the right to write to a session and its continuations by compaction, for *ttl*
         seconds; return it with its ``token``, which is to be passed as ``fence``.
 
-        Until it is given back, writes without the token are refused. One that was not renewed in
-        time ends when somebody else writes or takes it; from then on its token is refused, however
-        late its holder comes. *holder* tells people who it is. The lease of a process that ended
-        on this host is free at once; a `Holder` with a ``process_id`` of your own keeps it for
-        its time. Branches and subagents are threads of their own.
+        Until it is released, writes without the token are refused. A lease that was not renewed in
+        time ends when another caller writes or acquires it; from then on its token is refused.
+        *holder* names the holder in messages. The lease of a process that ended on this host is
+        free at once; a `Holder` with a ``process_id`` of your own keeps it until it expires.
+        Branches and subagents have leases of their own.
 
         Raises:
             ConversationHeld: somebody else has it; the error says who.
@@ -780,7 +780,7 @@ class SessionDB:
         return self._leases.renew(lease, ttl)
 
     def release_lease(self, lease: Lease) -> None:
-        """Give a lease back; one that holds nothing any more is none of anybody's business."""
+        """Release a lease. No-op if it has already ended."""
         self._leases.release(lease)
 
     def lease_of(self, session_id: str) -> HeldBy | None:
@@ -790,8 +790,8 @@ class SessionDB:
     # ── handoff ───────────────────────────────────────────────────────────────────────────────
 
     def request_handoff(self, session_id: str, platform: str) -> bool:
-        """Ask for a session to go on at another platform; False when it is unknown, or on its way
-        already.
+        """Request that a session continues on another platform; return False if the session is
+        unknown or already has a handoff in progress.
 
         Raises:
             InvalidInput: no platform is named.
@@ -809,11 +809,11 @@ class SessionDB:
         return self._handoffs.pending()
 
     def claim_handoff(self, session_id: str) -> bool:
-        """Take on a pending handoff; of all who try, one is told True."""
+        """Claim a pending handoff; of concurrent callers, exactly one gets True."""
         return self._handoffs.claim(session_id)
 
     def complete_handoff(self, session_id: str) -> None:
-        """Note that a session goes on where it was handed to."""
+        """Record that the session continues on the platform it was handed to."""
         self._handoffs.complete(session_id)
 
     def fail_handoff(self, session_id: str, error: str) -> None:
@@ -879,8 +879,8 @@ class SessionDB:
         session_id: str,
         managed_mode: str = "auto",
     ) -> None:
-        """Let a session go on in a topic, which may have had another; deleting the session removes
-        the binding.
+        """Bind a session to a topic, replacing an earlier binding; deleting the session removes the
+        binding.
 
         Raises:
             InvalidInput: the session is bound to another topic, or an id is missing or too long.
@@ -978,8 +978,8 @@ class SessionDB:
     ) -> None:
         """Record a side call (title, summary, …) under its task, apart from the session's own
         counters. *tokens* are input_tokens, output_tokens, cache_read_tokens,
-        cache_write_tokens, reasoning_tokens. A session that is not there is created; without
-        *create*, nothing is recorded then: somebody may have deleted it meanwhile.
+        cache_write_tokens, reasoning_tokens. An unknown session is created; without
+        *create*, nothing is recorded for it, because it may have been deleted meanwhile.
         """
         self._usage.record_auxiliary(
             session_id,
@@ -1020,7 +1020,7 @@ class SessionDB:
         They are hidden from every verb and their titles are free.
 
         Raises:
-            ConversationHeld: somebody holds one of them; none is moved.
+            ConversationHeld: one of the conversations has a lease; no session is moved.
         """
         return self._trash.put(session_ids)
 
@@ -1049,7 +1049,7 @@ class SessionDB:
         very large session is hidden at once and deleted in steps.
 
         Raises:
-            ConversationHeld: somebody holds its conversation.
+            ConversationHeld: the conversation has a lease.
         """
         return self.delete_sessions([session_id], sessions_dir) > 0
 
@@ -1119,7 +1119,7 @@ class SessionDB:
         return self._retention_care.plan(policies)
 
     def approve_retention(self, plan: RetentionPlan) -> RetentionApproval:
-        """Note that somebody saw a plan and agrees to the policies that made it.
+        """Record that the user has seen a plan and approves the policies behind it.
 
         Raises:
             InvalidInput: they limit nothing.
@@ -1136,7 +1136,7 @@ class SessionDB:
         back to a conversation, pins or holds it meanwhile, keeps it.
 
         Raises:
-            RetentionNotApproved: nobody has agreed to these very policies; nothing was changed.
+            RetentionNotApproved: exactly these policies were not approved; nothing was changed.
         """
         return self._retention_care.run(policies, on_progress)
 
@@ -1265,7 +1265,7 @@ class SessionDB:
         self, *, rebuild: bool = False, on_progress: Callable[[int, int], None] | None = None
     ) -> OptimizeResult:
         """Bring the index up to date and merge its pieces, in short steps while others write;
-        with *rebuild* make it anew. Returns ``indexed`` and ``rebuilt``.
+        with *rebuild*, build it again from the messages. Returns ``indexed`` and ``rebuilt``.
         """
         return self._search.optimize(rebuild=rebuild, on_progress=on_progress)
 

@@ -33,7 +33,7 @@ class LazyRepository(Generic[T]):
 
     def __get__(self, db: Any, _owner: type) -> T:
         part: T = getattr(import_module(self._module), self._name)(db._store)
-        # Found there from now on, before anybody asks for it here.
+        # Later lookups find the part in the instance and do not call this descriptor again.
         db.__dict__[self._attribute] = part
         return part
 

@@ -92,9 +92,9 @@ class Pool(Protocol):
     """A pool of the application's: what it must offer."""
 
     def getconn(self, timeout: float) -> pymysql.Connection[Any]:
-        """Return a connection that nobody else uses, outside any transaction, made with
-        ``client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS``. Its settings are changed: it
-        is for this store alone.
+        """Return an unused connection, outside any transaction, made with
+        ``client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS``. The store changes its session
+        settings, so the connection must not be shared with other code.
         """
 
     def putconn(self, conn: pymysql.Connection[Any]) -> None:
@@ -135,7 +135,7 @@ class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
     def __init__(self, options: Options, pool: Pool | None = None) -> None:
-        """*pool* is somebody else's: it is used, and not closed."""
+        """Use the caller's *pool* if one is given; it is never closed here."""
         self.options = options
         self._given = pool
         self._prepared: weakref.WeakKeyDictionary[pymysql.Connection[Any], ServerSession] = (
@@ -254,7 +254,7 @@ class Connections:
             self._failed_at[session.node] = time.monotonic()
 
     def connect(self) -> ServerSession:
-        """Return a new session, outside the pool; whoever asked for it closes it.
+        """Return a new session outside the pool, which the caller must close.
 
         Nodes are tried in the order given, those that failed lately after the others.
         """

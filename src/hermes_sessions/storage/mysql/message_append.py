@@ -1,14 +1,13 @@
-"""Appending one message in one round trip: its session's row, the message and the mark.
+"""Append a message in one round trip: the session's row, the message and the mark.
 
-To a session without another tip, nearly always, it is one INSERT: triggers (`TRIGGERS`) give the
-message its place in the session and write the mark. The server has read them already, and they
-need no answers of their own; so this takes a fifth less than statements of their own.
-What they need to know is in variables of the connection. Without these, whoever inserts a message,
-they do nothing.
+For a session without another tip, which is nearly every one, this is a single INSERT: triggers
+(`TRIGGERS`) assign the ordinal and write the mark. The server has parsed them already and sends no
+replies for them, so this takes a fifth less time than separate statements. They read their inputs
+from variables of the connection, and do nothing for inserts by programs that do not set these.
 
-The INSERT itself does not name the session: a trigger does. Where there are no triggers, because a
-dump was restored without them or somebody is making them anew, it is refused instead of stored in
-no place, and the longer form, which needs none, is tried next.
+The INSERT itself does not contain the session's id: a trigger adds it. Without triggers, because a
+dump was restored without them or another process is recreating them, the INSERT is refused instead
+of stored without a session, and the longer form, which needs no triggers, is tried next.
 """
 
 from __future__ import annotations

@@ -285,8 +285,8 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         return FulltextIndex(self._recreate_index)
 
     def _recreate_index(self) -> None:
-        # Others search and index meanwhile, perhaps make it anew themselves: for all of them there
-        # is one at every moment.
+        # Other processes search and index meanwhile, or rebuild the index as well, so a table must
+        # exist at every moment.
         mark = secrets.token_hex(4)
         made, former = f"search_documents_made_{mark}", f"search_documents_former_{mark}"
         self._apart(

@@ -101,7 +101,8 @@ INSERT_SENTINEL: Final = (
 
 _NOTED_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls", "timestamp")
 _UNCHANGED: Final = " AND ".join(f"NEW.{name} <=> OLD.{name}" for name in _NOTED_COLUMNS)
-#: Whatever changes a message or a title, by whoever, is noted; see ``searching.upkeep``.
+#: Queue each change of a message or a title for indexing, whichever program makes it; see
+#: ``search.index_maintenance``.
 _TRIGGERS: Final = {
     "messages_search_insert": "AFTER INSERT ON messages FOR EACH ROW "
     "INSERT INTO search_queue (message_id) VALUES (NEW.id)",
@@ -340,8 +341,8 @@ def _make_triggers(
 
 
 def finish(session: ServerSession, back_up: BackUp) -> tuple[str, ...]:
-    """Take the steps that take something away; return their names. *session* is inside no
-    transaction.
+    """Run the finishing steps, which remove something; return their names. *session* must not be in
+    a transaction.
     """
     before = _steps_taken(session)
     return tuple(sorted(set(_migrate(session, back_up, finishing=True)) - set(before)))

@@ -1,14 +1,14 @@
-"""The index on MySQL and MariaDB: encoded tokens as text, under ``FULLTEXT``.
+"""The search index on MySQL and MariaDB: encoded tokens as text, in a ``FULLTEXT`` index.
 
-``FULLTEXT`` finds what has all the words; phrases, and what must be absent, are decided on the
-tokens themselves, in the same statement. No setting of the server takes part: no token is a stop
-word, or shorter or longer than the server keeps.
+``FULLTEXT`` finds documents with all the words; the same statement checks phrases and excluded
+words on the tokens themselves. No setting of the server is involved: no token is a stop word, or
+shorter or longer than the server indexes.
 
-``FULLTEXT`` follows a commit with a short delay. Documents that were written a moment ago are
-therefore looked at directly, beside what it finds.
+``FULLTEXT`` lags behind a commit by a moment. So documents that were written just now are read
+directly, in addition to its matches.
 
-Document 0 is a watchman: it is in every sound index, so that one that was emptied is not taken for
-one that finds nothing.
+Document 0 is a sentinel that every sound index contains. So an emptied index is not mistaken for
+one without matches.
 """
 
 from __future__ import annotations

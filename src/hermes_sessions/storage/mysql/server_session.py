@@ -86,8 +86,8 @@ class ServerSession:
         self.is_mariadb = "mariadb" in version.lower()
         self.lock_wait = whole_seconds(lock_timeout, self.is_mariadb)
         self.idle_since = 0.0
-        #: Whether replies may still be under way, because something like Ctrl-C came in between:
-        #: whoever asked next would take them for his.
+        #: Whether replies may still arrive, because Ctrl-C interrupted a statement. The
+        #: next statement would read them as its own.
         self.is_busy = False
         #: Whether the server ended it, or takes no statements any more.
         self.is_lost = False

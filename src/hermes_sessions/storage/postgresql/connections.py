@@ -88,7 +88,7 @@ class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
     def __init__(self, options: Options, pool: ConnectionPool[Any] | None = None) -> None:
-        """*pool* is somebody else's: it is used, and not closed."""
+        """Use the caller's *pool* if one is given; it is never closed here."""
         self.options = options
         self._given = pool
         #: How connections of the application's pool were when they were borrowed.
@@ -269,8 +269,8 @@ class Connections:
                     min_size=0,
                     max_size=self.options.max_connections,
                     max_idle=60.0,
-                    # Else it tries less and less often while a server is away, for minutes, and
-                    # nobody gets a connection although the server is back.
+                    # By default, the pool waits up to minutes between attempts while a server is
+                    # unavailable, and hands out no connection although the server is back.
                     reconnect_timeout=self.options.lock_timeout,
                     num_workers=1,
                     open=True,
@@ -373,7 +373,7 @@ class Connections:
 
 
 def _quieten_pool() -> None:
-    """The pool reports lost connections as warnings; ours are raised, or mended, elsewhere."""
+    """Silence the pool's warnings about lost connections, which are raised or retried elsewhere."""
     pool_logger = logging.getLogger("psycopg.pool")
     if pool_logger.level == logging.NOTSET:
         pool_logger.setLevel(logging.ERROR)

@@ -51,7 +51,7 @@ class ServerResponses:
 
     @contextmanager
     def allowing(self, seconds: float) -> Iterator[None]:
-        """Let each statement in the block take so many seconds."""
+        """Allow each statement in the block this number of seconds."""
         before, self._seconds = self._seconds, seconds
         try:
             yield

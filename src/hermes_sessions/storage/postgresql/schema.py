@@ -34,9 +34,9 @@ from hermes_sessions.storage.tables import (
     added_by,
 )
 
-#: Two numbers that stand for "Hermes Sessions changes its tables" among the locks of a database.
+#: The advisory lock that a process holds while it migrates the tables.
 _LOCK: Final = (0x48535342, 1)
-#: The same for "makes its search index anew".
+#: The advisory lock that a process holds while it rebuilds the search index.
 INDEX_LOCK: Final = (0x48535342, 2)
 
 _TYPES: Final = {
@@ -67,7 +67,8 @@ CREATE INDEX idx_search_documents_tokens ON search_documents USING GIN (tokens);
 {INSERT_SENTINEL}
 """
 
-#: Whatever changes a message or a title, by whoever, is noted; see ``searching.upkeep``.
+#: Queue each change of a message or a title for indexing, whichever program makes it; see
+#: ``search.index_maintenance``.
 _TRIGGERS: Final = """
 CREATE FUNCTION {schema}.search_note_new() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO {schema}.search_queue (message_id) SELECT id FROM changed;
@@ -268,8 +269,8 @@ def make_current(
 
 
 def finish(connection: psycopg.Connection, schema: str, back_up: BackUp) -> tuple[str, ...]:
-    """Take the steps that take something away; return their names. *connection* is inside no
-    transaction.
+    """Run the finishing steps, which remove something; return their names. *connection* must not be
+    in a transaction.
     """
     before = _steps_taken(connection, schema)
     after = _migrate(connection, schema, back_up, finishing=True)
@@ -292,7 +293,7 @@ def _migrate(
         [before] = connection.execute("SHOW lock_timeout").fetchone() or ("0",)
         connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_SECONDS * 1000}".encode())
         connection.execute(f"SET LOCAL lock_timeout = {MIGRATION_TURN_SECONDS * 1000}".encode())
-        # One at a time, whoever else starts now; ends with the transaction.
+        # One process at a time; the lock ends with the transaction.
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (before,))
         connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema)))

@@ -1,10 +1,10 @@
-"""The index on PostgreSQL: encoded tokens as a ``tsvector`` written out, under GIN.
+"""The search index on PostgreSQL: encoded tokens as a literal ``tsvector``, in a GIN index.
 
-No parser, dictionary, extension or locale of the server takes part. A ``tsvector`` keeps 255
-places of one word; a document with more has a mark, and phrases in it are decided from its text.
+No parser, dictionary, extension or locale of the server is involved. A ``tsvector`` keeps 255
+positions of a word; a document with more is marked, and its text decides about phrases.
 
-Document 0 is a watchman: it is in every sound index, so that one that was emptied is not taken for
-one that finds nothing.
+Document 0 is a sentinel that every sound index contains. So an emptied index is not mistaken for
+one without matches.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TSVectorIndex(ServerIndex[str]):
         if tx.one(_OF_ANOTHER) == (1,):
             _empty(tx)
             return
-        # Whoever makes it anew at the same time would otherwise create the same table.
+        # Another process that rebuilds the index now would create the same table.
         tx.one("SELECT 1 FROM pg_advisory_xact_lock(?, ?)", INDEX_LOCK)
         tx.run("DROP TABLE IF EXISTS search_documents")
         for statement in SEARCH_INDEX.split(";"):

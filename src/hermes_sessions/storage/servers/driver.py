@@ -13,14 +13,12 @@ from hermes_sessions.storage.provider import WriteTransaction
 if TYPE_CHECKING:
     from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts
 
-# Connections and ``fork``: a child goes on with its own, and leaves the parent's alone.
-
 
 class ForkAware(Protocol):
-    """What is told about a fork."""
+    """An object that is notified of a fork: a child must not use its parent's connections."""
 
     def reset_in_child(self) -> None:
-        """Go on in a forked process without what was inherited, which belongs to the parent."""
+        """Drop the inherited connections in a forked child; they belong to the parent."""
 
 
 #: Kept as long as the process lives: closing them would end the parent's sessions.
@@ -51,18 +49,18 @@ _forking: Final = _Forking()
 watch: Final = _forking.watch
 
 
-#: Seconds after which the server ends a write in the middle of which nothing is heard: its process
-#: is frozen, or its machine gone, and others wait for its rows. Less than they do by default.
+#: Seconds without a statement after which the server ends an open write transaction. Its process is
+#: frozen or its machine is gone, and others wait for its rows, by default longer than this.
 IDLE_WRITE_SECONDS: int = 15
 
-#: Eleven days: what servers and the system take for a limit of a wait.
+#: Eleven days: the longest timeout that servers and the operating system accept.
 MOST_SECONDS: float = 1_000_000.0
 
-#: True of sessions whose messages make no other one more recent: those that lists show, and those
-#: that begin a thread of which lists show nothing, like a subagent's.
+#: The condition for sessions whose messages do not change the recency of another session: listed
+#: ones, and those that start an unlisted thread, such as a subagent's.
 HAS_NO_OTHER_TIP: str = "(listed = 1 OR (chain_id = id AND tip_id IS NULL))"
 
-#: As if nobody else wrote; waiting for rows instead; a consistent look.
+#: Serializable; waiting for row locks instead; a consistent read.
 Mode = Literal["isolated", "by row locks", "reading"]
 
 
@@ -158,8 +156,8 @@ class DriverErrors(NamedTuple):
     translate: Callable[[Any, str], StoreError]
     #: Whether the server gave up this attempt only.
     is_retryable: Callable[[Any], bool]
-    #: Whether it may be what others did since the unit looked: a key was taken that nobody else may
-    #: have twice, or a row is referred to.
+    #: Whether a concurrent write may have caused the error: a unique key was taken, or a row is now
+    #: referenced.
     is_collision: Callable[[Any], bool]
     #: Whether nothing more will come over this connection.
     is_connection_lost: Callable[[Any, Any], bool]

@@ -48,12 +48,12 @@ def steps_of(declared: Iterable[Migration], taken: Collection[str]) -> Migration
 def missing(
     declared: Iterable[Migration], taken: Collection[str], *, finishing: bool = False
 ) -> list[Migration]:
-    """Return the steps to take now, in order; those that take something away only if asked for."""
+    """Return the steps to run now, in order; finishing steps only with *finishing*."""
     return [step for step in declared if step.name not in taken and step.finishing <= finishing]
 
 
 def owner_required(steps: Iterable[Migration], who: str, owner: str) -> str:
-    """Return what to tell somebody who may write rows, but not take these steps."""
+    """Return the error message for a user who may write rows but not run these steps."""
     names = ", ".join(step.name for step in steps)
     return (
         f"The tables of this store are those of an earlier version ({names} missing), and {who} "

@@ -58,12 +58,13 @@ from hermes_sessions.storage.tables import ALL_TABLES, SERVER_TABLES
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: What is lent: the driver's connection, or what stands for it.
+#: The type of a lent connection: the driver's, or a wrapper of it.
 S = TypeVar("S")
 C = TypeVar("C", bound=ConnectionSource)
 
 OUR_TABLES: Final = [*(table.name for table in (*ALL_TABLES, *SERVER_TABLES)), "search_documents"]
-#: Marks of units that ended longer ago than this are of no use; so many units between two looks.
+#: Seconds after which the marks of ended units of work are deleted, and the number of units between
+#: two deletions.
 _MARKS_KEPT: Final = 3600.0
 _UNITS_TO_CLEAN: Final = 1000
 #: Sessions with another tip that are remembered.
@@ -89,7 +90,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         self._opened: C | None = None
         self._level = WRITER_LEVEL
         self._units = 0
-        #: Sessions of which lists show another one, as far as seen: appending to them takes more.
+        #: Known sessions that lists show by another tip; appending to them needs more statements.
         self._with_other_tip: set[str] = set()
 
     # ── what differs ──────────────────────────────────────────────────────────────────────────
@@ -158,7 +159,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _back_up_first(self, connections: C, taken: Collection[str]) -> None:
         """Back the store up, which has *taken* these steps, before its tables change.
 
-        Called by whoever holds the lock of the migration, so that one process does it.
+        The caller must hold the migration lock, so that only one process does it.
         """
         # Needed as rarely as a migration.
         from hermes_sessions.storage.migration_backup import BackupSource, back_up_before_migration

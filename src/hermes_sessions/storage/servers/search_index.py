@@ -1,4 +1,4 @@
-"""What indexes of server databases share: one table of documents, which the server keeps tidy."""
+"""The base of the search indexes on servers: one table of documents, maintained by the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Q = TypeVar("Q")
 
 
 class ServerIndex(CompiledIndex[Q]):
-    """See `SearchIndex`."""
+    """A `SearchIndex` in the table ``search_documents``."""
 
     def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
         """See `SearchIndex.remove`."""
@@ -26,11 +26,11 @@ class ServerIndex(CompiledIndex[Q]):
             )
 
     def tidy(self, tx: WriteTransaction) -> bool:  # noqa: ARG002
-        """The server merges by itself."""
+        """Do nothing: the server merges by itself."""
         return False
 
     def compact(self, tx: WriteTransaction, *, first: bool) -> bool:  # noqa: ARG002
-        """What was deleted leaves the server's files when the space is reclaimed."""
+        """Do nothing: deleted rows leave the server's files when it reclaims the space."""
         return False
 
     def damage(self, tx: ReadTransaction) -> str | None:
@@ -39,6 +39,6 @@ class ServerIndex(CompiledIndex[Q]):
 
 
 def numbers_of_titles(beyond: int | None) -> SQLCondition:
-    """Return what is true of documents of titles, of those above *beyond*."""
+    """Return the condition for numbers of title documents, above *beyond* if it is given."""
     where = SQLCondition("number < 0")
     return where if beyond is None else where & SQLCondition("number > ?", (beyond,))
