@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.api.spec import SPEC
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 TOKEN = "0123456789abcdef"
 

@@ -12,7 +12,7 @@ from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
 from hermes_sessions.gateway.platforms.discord.spec import SPEC
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions_testing.fake_servers.discord.server import TOKEN
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 
 def test_the_defaults() -> None:

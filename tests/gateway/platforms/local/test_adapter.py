@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.local.spec import SPEC
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions_testing.platforms import RecordingServices
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 MAIN = Target("local", "main", reply_to="m1")
 

@@ -29,7 +29,7 @@ SERVER_NAME = "hermes.test"
 _SECRET = "only-for-tests"
 #: A guard against hanging: it takes five seconds, and more on a machine that does other things.
 _START_SECONDS = 180.0
-_KEEPER = Path(__file__).with_name("synapse_keeper.py")
+_KEEPER = Path(__file__).with_name("shared_synapse.py")
 _RATES = (
     "rc_message",
     "rc_registration",

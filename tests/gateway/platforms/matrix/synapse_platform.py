@@ -20,7 +20,7 @@ from hermes_sessions.gateway.platforms.matrix.spec import SPEC
 from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC, FaultyProxy
 from tests.gateway.platforms.matrix.synapse import Account, Synapse
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 PATIENCE = 60.0
 _CLIENT = "/_matrix/client/v3"

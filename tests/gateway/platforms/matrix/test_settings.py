@@ -12,7 +12,7 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.spec import SPEC
 from hermes_sessions.gateway.platforms.registry import make_adapter
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 SERVER = {"homeserver": "https://matrix.example.org/"}
 USER = {"user": "@hermes:example.org", "password": "secret"}

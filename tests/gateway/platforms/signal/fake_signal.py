@@ -22,7 +22,7 @@ from hermes_sessions_testing.fake_servers.signal.daemon import (
     too_many,
 )
 from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 PEOPLE = {"anna": ANNA, "bert": BERT}
 OWN = Person(ACCOUNT_UUID, "Hermes", ACCOUNT)

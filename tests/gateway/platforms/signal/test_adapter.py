@@ -31,7 +31,7 @@ from hermes_sessions_testing.fake_servers.signal.daemon import (
 )
 from hermes_sessions_testing.platforms import RecordingServices
 from hermes_sessions_testing.platforms.harness import AdapterHarness, answer_to, run_connected
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket, at_once
 
 Steps = Callable[[AdapterHarness], Awaitable[None]]
@@ -44,7 +44,7 @@ from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.spec import SPEC
 from hermes_sessions_testing.platforms import RecordingServices
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 async def main(address, home):
     settings = read(SPEC, None, {"account": "+15550100", "address": address}, home)

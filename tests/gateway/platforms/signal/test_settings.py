@@ -9,7 +9,7 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions.gateway.platforms.signal.rpc import DaemonAddress, LineSplitter, LineTooLong
 from hermes_sessions.gateway.platforms.signal.spec import SPEC
-from tests.gateway.platforms.reading import HOME, read
+from tests.gateway.platforms.settings_reader import HOME, read
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.registry import known_platforms
 from hermes_sessions.gateway.platforms.slack.spec import SPEC
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 TOKEN = "xoxb-0000000000-0000000000000-testtoken"
 APP_TOKEN = "xapp-1-A0TEST-0000000000-testtoken"

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.telegram.spec import SPEC
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 TOKEN = "123456789:AAbbccddeeffgghhiijjkkllmmnnooppqqr"
 SECRET = "a-secret-of-some-length"

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.whatsapp.spec import SPEC
-from tests.gateway.platforms.reading import read
+from tests.gateway.platforms.settings_reader import read
 
 TOKEN = "EAAtesttokenoftheserverthatopensnothing"
 SECRET = "0123456789abcdef0123456789abcdef"

@@ -1,4 +1,4 @@
-"""How adapters end."""
+"""The stop signal of adapters."""
 
 from __future__ import annotations
 

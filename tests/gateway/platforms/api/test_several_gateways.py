@@ -1,4 +1,4 @@
-"""Two gateways on one store: whoever waits is answered, whichever of them runs the turn."""
+"""Two gateways on one store: a waiting client gets the reply, whichever gateway runs the turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps one Synapse for all processes of a test run: ``python synapse_keeper.py FOLDER``.
+"""Keeps one Synapse for all processes of a test run: ``python shared_synapse.py FOLDER``.
 
 Those who use the server hold a shared lock on ``FOLDER/users``. When nobody does any more, also
 because they were killed, the server is ended and the folder emptied.

@@ -1,4 +1,4 @@
-"""What outlives a process, and what a homeserver's refusals mean."""
+"""The state on disk, and errors of a homeserver."""
 
 from __future__ import annotations
 

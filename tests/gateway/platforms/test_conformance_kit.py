@@ -1,4 +1,4 @@
-"""The kit of platforms: complete, and quick to notice an adapter that does not conform."""
+"""The conformance kit for platforms is complete, and detects adapters that do not conform."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""What the library cannot read is left out; everything else stays as it was."""
+"""Events that the library cannot parse are removed; all others are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that are lost, and messages that nobody heard."""
+"""Lost connections, and messages that were missed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a reply: as long as it may take, and no longer."""
+"""Waiting for a reply, up to the time limit."""
 
 from __future__ import annotations
 
