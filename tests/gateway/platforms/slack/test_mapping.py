@@ -36,9 +36,9 @@ def read(reader: InboundReader = READER, **fields: object) -> SlackMessage | Non
 
 
 def heard(reader: InboundReader = READER, **fields: object) -> Inbound:
-    letter = read(reader, **fields)
-    assert letter is not None
-    return letter.inbound
+    message = read(reader, **fields)
+    assert message is not None
+    return message.inbound
 
 
 # ── where ─────────────────────────────────────────────────────────────────────────────────────
@@ -115,8 +115,8 @@ def test_in_channels_it_must_be_for_the_bot(
     text: str, fields: dict[str, str], is_addressed: bool | None
 ) -> None:
     """Or, in threads, the bot must be in it: then it is not known here."""
-    letter = read(text=text, **IN_CHANNEL, **fields)
-    assert (None if letter is None else letter.is_addressed) is is_addressed
+    message = read(text=text, **IN_CHANNEL, **fields)
+    assert (None if message is None else message.is_addressed) is is_addressed
 
 
 def test_the_bot_may_listen_to_everything() -> None:
@@ -207,12 +207,12 @@ def test_what_was_forwarded_is_quoted() -> None:
     inbound = heard(text="Is that so?", attachments=[shared, preview, None])
     assert inbound.text == "Is that so?\n\n[Forwarded from Bert]\n> We ship <now>\n> really"
     alone = heard(text="", attachments=[{"is_msg_unfurl": True, "text": "x" * 9000}])
-    assert alone.text.startswith("[Forwarded from somebody]\n> xxx")
+    assert alone.text.startswith("[Forwarded from an unknown user]\n> xxx")
     assert len(alone.text) < 4100
     files = [{"id": "F1", "name": "a.png"}, 5, {"id": "F2"}]
     only_files = heard(text="", attachments=[{"is_share": True, "text": "", "files": files}])
     assert only_files.text == (
-        "[Forwarded from somebody]\n> [file: a.png]\n> [file: without a name]"
+        "[Forwarded from an unknown user]\n> [file: a.png]\n> [file: without a name]"
     )
 
 
@@ -274,11 +274,11 @@ COMMAND = {
     ],
 )
 def test_commands(command: str, text: str, said: str) -> None:
-    letter = READER.read(COMMAND | {"command": command, "text": text})
-    assert letter is not None
-    assert letter.is_addressed
-    assert letter.inbound.text == said
-    assert letter.inbound.message_id == "slash:1.2.abc"
+    message = READER.read(COMMAND | {"command": command, "text": text})
+    assert message is not None
+    assert message.is_addressed
+    assert message.inbound.text == said
+    assert message.inbound.message_id == "slash:1.2.abc"
 
 
 @pytest.mark.parametrize(
@@ -293,9 +293,9 @@ def test_commands(command: str, text: str, said: str) -> None:
 def test_a_command_belongs_to_the_lane_of_its_chat(
     channel_id: str, name: str, chat_type: str
 ) -> None:
-    letter = READER.read(COMMAND | {"channel_id": channel_id, "channel_name": name})
-    assert letter is not None
-    source = letter.inbound.source
+    message = READER.read(COMMAND | {"channel_id": channel_id, "channel_name": name})
+    assert message is not None
+    source = message.inbound.source
     assert (source.chat_id, source.chat_type, source.user_id) == (channel_id, chat_type, "U0ANNA")
 
 

@@ -306,5 +306,5 @@ def roles_of(member: object, place: ChannelInfo) -> tuple[str, ...]:
     """
     roles: object = member.get("roles") if isinstance(member, Mapping) else None
     named: Iterable[object] = roles if isinstance(roles, list) else ()
-    everybody = (place.guild_id,) if place.guild_id else ()
-    return (*everybody, *(role for role in named if is_snowflake(role)))
+    everyone = (place.guild_id,) if place.guild_id else ()
+    return (*everyone, *(role for role in named if is_snowflake(role)))

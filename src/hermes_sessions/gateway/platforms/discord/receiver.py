@@ -121,7 +121,7 @@ class Receiver:
         places = {name: self._learning(name) for name in PLACE_EVENTS}
         return {
             **places,
-            "READY": self._begin_anew,
+            "READY": self._start_session,
             "GUILD_CREATE": self._meet_guild,
             "MESSAGE_CREATE": self._hear,
         }
@@ -129,7 +129,7 @@ class Receiver:
     def _learning(self, name: str) -> Callable[[Any], None]:
         return lambda data: self._directory.take(name, data)
 
-    def _begin_anew(self, data: Any) -> None:
+    def _start_session(self, data: Any) -> None:
         self._directory.expect(data.get("guilds") if isinstance(data, Mapping) else None)
         # Between two sessions Discord keeps nothing; what servers there are is told next.
         if self._catches_up:
@@ -335,7 +335,7 @@ class Receiver:
                 asked = self._client.private_channel(user_id)
                 self._private[user_id] = await self._ending.result_unless_stopped(asked)
             except PlatformError as error:
-                # What is said there is found after the next gap: nobody waits for this.
+                # Receiving does not wait for it: the messages are found after the next gap.
                 logger.info("discord: no private chat with %s is known: %s", user_id, error)
         return list(self._private.values())
 

@@ -180,7 +180,7 @@ class WebSocketConnection:
 
 
 async def _close(socket: DiscordWebSocket) -> None:
-    # Closed without being asked to, the session could be resumed; nobody waits for a goodbye.
+    # Code 1000 ends the session for good. The close frame of Discord is awaited only briefly.
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(_GOODBYE_SECONDS):
             await socket.close(code=1000)

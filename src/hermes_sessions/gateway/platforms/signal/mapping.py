@@ -143,7 +143,7 @@ class InboundReader:
                 continue
             is_own = mention.get("number") == self.account
             is_mentioned |= is_own
-            name = "" if is_own else f"@{short(mention.get('name')) or 'somebody'}"
+            name = "" if is_own else f"@{short(mention.get('name')) or 'unknown'}"
             after = units[end:]
             if is_own and after.startswith(" ".encode("utf-16-le")):
                 after = after[2:]

@@ -90,7 +90,7 @@ class SlackAdapter(Adapter):
         self._reader: InboundReader | None = None
         self._directory: Directory | None = None
         self._threads: Threads | None = None
-        self._line: SocketMode | WebhookServer | None = None
+        self._connection: SocketMode | WebhookServer | None = None
         #: Requests arrive on many connections; they are handled one at a time, in order of arrival.
         self._turn = asyncio.Lock()
         #: How many payloads were unreadable since the start.
@@ -116,15 +116,15 @@ class SlackAdapter(Adapter):
             )
             self._directory = Directory(client, patience=self._name_seconds)
             self._threads = Threads(services, identity.team_id)
-            self._line = self._make_line(client)
-            await self._line.start()
+            self._connection = self._make_connection(client)
+            await self._connection.start()
         except BaseException:
             await self.disconnect()
             raise
         where = f"; listening for events on port {self.webhook_port}" if self.webhook_port else ""
         logger.info("slack: connected to %s as @%s%s", identity.team, identity.name, where)
 
-    def _make_line(self, client: SlackClient) -> SocketMode | WebhookServer:
+    def _make_connection(self, client: SlackClient) -> SocketMode | WebhookServer:
         if self._settings.app_token:
             return SocketMode(client, self._take, sleep=self._sleep)
         return WebhookServer(self._settings, self._take, clock=self._clock)
@@ -146,9 +146,9 @@ class SlackAdapter(Adapter):
 
     async def disconnect(self) -> None:
         """See `Adapter.disconnect`."""
-        line, self._line = self._line, None
-        if line is not None:
-            await line.stop()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.stop()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -156,12 +156,12 @@ class SlackAdapter(Adapter):
     @property
     def is_connected(self) -> bool:
         """See `Adapter.is_connected`."""
-        return self._line is not None and self._line.is_running
+        return self._connection is not None and self._connection.is_running
 
     @property
     def webhook_port(self) -> int | None:
         """The port of the webhook, for when the configured port is 0."""
-        return self._line.port if isinstance(self._line, WebhookServer) else None
+        return self._connection.port if isinstance(self._connection, WebhookServer) else None
 
     @property
     def _slack(self) -> SlackClient:
@@ -179,7 +179,7 @@ class SlackAdapter(Adapter):
         """
         async with self._turn:
             try:
-                await self._hand_over(payload)
+                await self._deliver(payload)
             except (UnreadablePayload, InvalidInput) as error:
                 self.unreadable += 1
                 logger.warning("slack: skipped: %s", error)
@@ -191,20 +191,20 @@ class SlackAdapter(Adapter):
                 logger.exception("slack: a message could not be delivered")
                 raise NotAccepted from error
 
-    async def _hand_over(self, payload: object) -> None:
+    async def _deliver(self, payload: object) -> None:
         services, reader = self._services, self._reader
         directory, threads = self._directory, self._threads
         if services is None or reader is None or directory is None or threads is None:
             raise Unreachable("The adapter for Slack is not connected.")
-        letter = _letter(reader, payload)
-        if letter is None:
+        message = _read_message(reader, payload)
+        if message is None:
             return
-        source = letter.inbound.source
+        source = message.inbound.source
         chat_id, thread_id = source.chat_id, source.thread_id
-        if not letter.is_addressed and not await threads.is_followed(chat_id, thread_id or ""):
+        if not message.is_addressed and not await threads.is_followed(chat_id, thread_id or ""):
             return
         try:
-            inbound = await directory.completed(letter)
+            inbound = await directory.completed(message)
             if thread_id is not None and await self._is_new_in(threads, inbound, services):
                 inbound = await introduced(
                     self._slack, inbound, user_id=reader.user_id, patience=self._name_seconds
@@ -214,7 +214,7 @@ class SlackAdapter(Adapter):
         except Exception:
             # The message matters more than its names and its context.
             logger.exception("slack: a message is delivered without names and context")
-            inbound = letter.inbound
+            inbound = message.inbound
         receipt = await services.accept(inbound)
         if thread_id is not None and receipt.status != "refused":
             await threads.follow(chat_id, thread_id)
@@ -265,7 +265,7 @@ class SlackAdapter(Adapter):
         return await self._slack.fetch(attachment.reference, limit)
 
 
-def _letter(reader: InboundReader, payload: object) -> SlackMessage | None:
+def _read_message(reader: InboundReader, payload: object) -> SlackMessage | None:
     try:
         return reader.read(payload)
     except UnreadablePayload:

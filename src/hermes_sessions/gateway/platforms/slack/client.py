@@ -244,7 +244,7 @@ def _translated() -> Iterator[None]:
     except PlatformError:
         raise
     except SlackApiError as error:
-        raise to_platform_error(_complaint(error.response)) from error
+        raise to_platform_error(_error_reply(error.response)) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"Slack cannot be reached: {words}") from error
@@ -264,7 +264,7 @@ def _part(answer: AsyncSlackResponse, name: str) -> Record:
     return part if isinstance(part, Mapping) else {}
 
 
-def _complaint(response: Any) -> ErrorReply:
+def _error_reply(response: Any) -> ErrorReply:
     """Return the error in a response of the SDK or of aiohttp."""
     status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
     data = getattr(response, "data", None)

@@ -51,9 +51,9 @@ class Directory:
         self._patience = patience
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def completed(self, letter: SlackMessage) -> Inbound:
+    async def completed(self, message: SlackMessage) -> Inbound:
         """Return the message with the names of its sender and its chat."""
-        source = letter.inbound.source
+        source = message.inbound.source
         is_private = source.chat_type == "dm"
         person, place = await asyncio.gather(
             self._find(source.user_id or "", self._client.person),
@@ -61,9 +61,9 @@ class Directory:
             _nothing() if is_private else self._find(source.chat_id, self._client.channel),
         )
         name = _name_of(person)
-        is_group = not letter.is_kind_known and place.get("is_mpim") is True
+        is_group = not message.is_kind_known and place.get("is_mpim") is True
         return replace(
-            letter.inbound,
+            message.inbound,
             source=replace(
                 source,
                 user_name=name,

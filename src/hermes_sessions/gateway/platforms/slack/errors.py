@@ -96,13 +96,13 @@ class ErrorReply(NamedTuple):
     seconds: float | None = None
 
 
-def explain_error(complaint: ErrorReply) -> str:
+def explain_error(reply: ErrorReply) -> str:
     """Return a message for people, with Slack's error code to look up."""
-    code = complaint.code
+    code = reply.code
     if code is None:
-        return f"Slack responded with {complaint.status}"
+        return f"Slack responded with {reply.status}"
     if code == "missing_scope":
-        scope = complaint.needed or "it needs"
+        scope = reply.needed or "it needs"
         return (
             f"The app is missing the scope {scope}: add it under OAuth & Permissions, and "
             "reinstall the app (Slack error missing_scope)"
@@ -111,12 +111,12 @@ def explain_error(complaint: ErrorReply) -> str:
     return f"{words} (Slack error {code})"
 
 
-def to_platform_error(complaint: ErrorReply) -> PlatformError:
+def to_platform_error(reply: ErrorReply) -> PlatformError:
     """Return the error of the port for an error response."""
-    code, status = complaint.code, complaint.status
-    words = explain_error(complaint)
+    code, status = reply.code, reply.status
+    words = explain_error(reply)
     if status == 429 or code in _LIMITED:
-        pause = complaint.seconds
+        pause = reply.seconds
         if pause is None:
             pause = _LIMITED.get(code or "", 1.0)
         return RateLimited(words, min(max(pause, 0.0), _LONGEST_PAUSE))

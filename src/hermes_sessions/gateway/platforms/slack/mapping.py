@@ -93,7 +93,7 @@ def _quotation(attachment: Mapping[str, Any]) -> str:
         if isinstance(file, Mapping)
     ]
     lines = [f"> {line}" for line in (*words.splitlines(), *names)]
-    author = short(attachment.get("author_name")) or "somebody"
+    author = short(attachment.get("author_name")) or "an unknown user"
     return "\n".join((f"[Forwarded from {author}]", *lines)) if lines else ""
 
 

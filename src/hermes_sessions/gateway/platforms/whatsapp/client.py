@@ -106,19 +106,19 @@ class GraphClient:
                     raise Undeliverable("The file no longer exists.")
                 if response.status_code != 200:
                     await response.aread()
-                    raise to_platform_error(_complaint(response))
+                    raise to_platform_error(_error_reply(response))
                 return await _content(response, limit)
 
     async def _call(self, method: str, path: str, **options: Any) -> Record:
         with _translated():
             response = await self._http.request(method, f"{self._base}/{path}", **options)
         if response.status_code != 200:
-            raise to_platform_error(_complaint(response))
+            raise to_platform_error(_error_reply(response))
         answer = _parsed(response)
         if answer is None:
             raise Unreachable("WhatsApp's response is not readable.")
         if isinstance(answer.get("error"), Mapping):
-            raise to_platform_error(_complaint(response))
+            raise to_platform_error(_error_reply(response))
         return answer
 
     def _is_metas(self, address: str) -> bool:
@@ -167,7 +167,7 @@ def _parsed(response: httpx.Response) -> Record | None:
     return answer if isinstance(answer, Mapping) else None
 
 
-def _complaint(response: httpx.Response) -> ErrorReply:
+def _error_reply(response: httpx.Response) -> ErrorReply:
     """Return the error in a response."""
     error = (_parsed(response) or {}).get("error")
     error = error if isinstance(error, Mapping) else {}

@@ -65,12 +65,12 @@ def explain_error(code: int | None, words: str | None) -> str:
     return said if code is None else f"{said} (WhatsApp error {code})"
 
 
-def to_platform_error(complaint: ErrorReply) -> PlatformError:
+def to_platform_error(reply: ErrorReply) -> PlatformError:
     """Return the error of the port for an error response."""
-    code, status = complaint.code, complaint.status
-    words = explain_error(code, complaint.words or f"Meta responded with {status}")
+    code, status = reply.code, reply.status
+    words = explain_error(code, reply.words or f"Meta responded with {status}")
     if code in _PAUSES or status == 429:
-        pause = complaint.seconds
+        pause = reply.seconds
         if pause is None:
             pause = _PAUSES.get(code or 0, _SHORTEST_PAUSE)
         return RateLimited(words, min(max(pause, 0.0), _LONGEST_PAUSE))
