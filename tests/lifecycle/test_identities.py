@@ -111,7 +111,7 @@ def test_case_is_a_difference(db: SessionDB) -> None:
 
 @ONCE
 def test_an_identity_needs_an_id(db: SessionDB) -> None:
-    with pytest.raises(InvalidInput, match="at least one id"):
+    with pytest.raises(InvalidInput, match="At least one id"):
         Identities(db.store).canonical("whatsapp", [""])
 
 

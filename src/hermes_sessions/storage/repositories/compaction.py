@@ -1,7 +1,7 @@
-"""The right to compact a session: one holder at a time, for a limited time.
+"""Compaction: locks that let one caller compact a session, and continuations under a new id.
 
-A holder whose name ends with ``host_processes.this_process_mark`` has the lock
-no longer than that process lives, where that can be told.
+A lock expires after its time. If its holder's name ends with ``host_processes.this_process_mark``,
+the lock also ends with that process, where this host can tell.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant
 from hermes_sessions.storage.store import Store
 
-# Continuing a session under a new id: everything at once, or nothing.
-
-
 _MICROSECOND = 1e-6
 
 
 class Continuations:
-    """Sessions that go on where others were summarised."""
+    """Sessions that continue summarised ones; each is created in one transaction."""
 
     def __init__(self, store: Store, on_change: Callable[[int], None]) -> None:
-        """*on_change* is told how many messages were stored, after they were."""
+        """*on_change* is called with the number of stored messages, after the commit."""
         self._store = store
         self._on_change = on_change
 
@@ -68,9 +65,9 @@ class Continuations:
             source, user_id, model, model_config, prompt, title = row
             tip = follow_compression(tx, session_id)
             if tip != session_id:
-                raise InvalidInput(f"Session {session_id!r} is continued by {tip!r} already.")
+                raise InvalidInput(f"Session {session_id!r} is already continued by {tip!r}.")
             if tx.one("SELECT 1 FROM sessions WHERE id = ?", (new_session_id,)) is not None:
-                raise InvalidInput(f"There is a session {new_session_id!r} already.")
+                raise InvalidInput(f"Session {new_session_id!r} already exists.")
             Sessions.insert(
                 tx,
                 {
@@ -123,9 +120,8 @@ class CompressionLocks:
         def work(tx: WriteTransaction) -> bool:
             row = tx.one("SELECT holder FROM compression_locks WHERE session_id = ?", (session_id,))
             ended = row[0] if row is not None and has_ended(row[0]) else holder
-            # Taking over the lock of a holder that ended or was too slow, or renewing one's own,
-            # changes the row; an insert succeeds only for the first. The row's lock decides
-            # between rivals.
+            # An update renews the caller's own lock or takes over an expired one; an insert
+            # succeeds only for the first caller. The row lock decides between rivals.
             if tx.run(
                 "UPDATE compression_locks SET holder = ?, acquired_at = ?, expires_at = ? "
                 "WHERE session_id = ? AND (holder IN (?, ?) OR expires_at <= ?)",

@@ -1,8 +1,8 @@
-"""Deleting for good: one session, the trash, or everything old enough.
+"""Permanent deletion: of given sessions, of the trash, or of everything old enough.
 
-A session is first hidden (doomed) together with what hangs on it, in one transaction; its messages
-then go in bounded steps, so that no writer waits long. Small sessions are hidden and deleted in the
-same transaction. A crash in between leaves only doomed rows, which the next deletion finishes.
+One transaction first hides ("dooms") a session together with its subagents; bounded steps then
+delete its messages, so that no writer waits long. Small sessions are hidden and deleted in the same
+transaction. A crash in between leaves only doomed rows, which the next deletion removes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ if TYPE_CHECKING:
 logger = Logger(__name__)
 
 _DAY: Final = 86400.0
-#: Later than every time: an age of 0 days means all, also what a clock set back put in the future.
+#: Later than every time: an age of 0 days means all sessions, even if a clock that was set back
+#: makes some appear to be in the future.
 _ANY_TIME: Final = 1e18
 #: Messages deleted in one transaction.
 _STEP: Final = 1000
-#: Tables whose rows go with their session.
+#: Tables whose rows are deleted with their session.
 _OF_A_SESSION: Final = (
     "messages",
     "rewinds",
@@ -63,7 +64,7 @@ _OF_A_SESSION: Final = (
     "authors",
     "stale_sessions",
 )
-#: Sessions whose deletion was begun, and their messages.
+#: Sessions whose deletion has begun, and their messages.
 _COUNT_DOOMED: Final = (
     "SELECT (SELECT COUNT(*) FROM sessions WHERE trashed_at = ?) + (SELECT COUNT(*) FROM messages "
     "WHERE session_id IN (SELECT id FROM sessions WHERE trashed_at = ?))"
@@ -73,7 +74,7 @@ Progress = Callable[[int], None]
 
 
 class Deletion:
-    """What leaves the store."""
+    """Deletes sessions and runs automatic maintenance."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -196,7 +197,7 @@ class Deletion:
                     self._store.provider.reclaim()
                     result["vacuumed"] = True
                 except HermesSessionsError as error:
-                    logger.warning("space could not be given back: %s", error)
+                    logger.warning("could not return free space to the file system: %s", error)
             self._meta.set(_LAST_RUN, repr(now))
         except (HermesSessionsError, OSError) as error:
             logger.warning("automatic maintenance failed: %s", error)
@@ -204,7 +205,7 @@ class Deletion:
         return result
 
     def _retire(self) -> int:
-        """Move what the configured limits come to to the trash, if somebody agreed to them."""
+        """Move sessions beyond the configured limits to the trash, if the limits are approved."""
         if self._store.retention is None or not self._store.retention.has_limits:
             return 0
         from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
@@ -219,7 +220,7 @@ class Deletion:
         held = leased_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
         if not self._store.provider.read_only:
-            # What another program changed, and is not settled yet, may be newer than it seems.
+            # A session that another program changed may be newer than its stale columns say.
             held |= unsettled_conversations(tx)
         return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
 
@@ -233,7 +234,7 @@ class Deletion:
         return self._store.clock() - older_than_days * _DAY
 
     def finish_pending_deletions(self) -> None:
-        """Finish every deletion that was begun, in short steps."""
+        """Finish all deletions that have begun, in short transactions."""
         run_in_batches(
             self._store.provider,
             _erase_step,
@@ -243,7 +244,7 @@ class Deletion:
 
 
 class _Gone:
-    """What one step of a prune did."""
+    """The result of one step of a prune."""
 
     def __init__(self) -> None:
         self.conversations = 0
@@ -264,7 +265,7 @@ def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: 
             f"WHERE conversation_id = ? AND {VISIBLE}",
             (conversation_id,),
         )
-        # Somebody may have come back to it, or pinned it, since the list was made.
+        # A user may have continued or pinned it since the list was made.
         if conversation_id in held or any(
             ended_at is None or active > cutoff or pinned_at is not None
             for _, _, ended_at, active, pinned_at in members
@@ -288,8 +289,8 @@ def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: 
 
 
 def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
-    """Return conversations whose members all ended and were last active before *cutoff*, and of
-    which none is pinned, oldest first. With *source*, all members but subagents must come from it.
+    """Return the conversations without a pin whose members have all ended and were last active by
+    *cutoff*, oldest first. With *source*, all members but subagents must come from it.
     """
     condition, params = "", list[object]()
     if source:
@@ -334,7 +335,7 @@ def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
 
 
 def detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[str] = ()) -> None:
-    """Leave children without a parent; those that are not *leaving*, too, start conversations."""
+    """Detach the children of a session; children not in *leaving* start their own conversations."""
     rows = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (session_id,))
     if not rows:
         return
@@ -354,7 +355,11 @@ def _messages_of(tx: ReadTransaction, session_id: str) -> int:
 
 
 def _erase_step(tx: WriteTransaction) -> int:
-    """Delete some messages of a doomed session, or the rest and its row; return how many rows."""
+    """Delete a batch of messages of a doomed session, or the last ones with its row.
+
+    Returns:
+        The number of deleted rows.
+    """
     row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DELETION_PENDING,))
     if row is None:
         return 0
@@ -375,7 +380,7 @@ def _erase_step(tx: WriteTransaction) -> int:
 def _erase_session(tx: WriteTransaction, session_id: str) -> None:
     for table in _OF_A_SESSION:
         tx.run(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
-    # What was answered in it, and was sent long ago or never will be.
+    # Replies from this session that were sent or given up.
     of_turns = "turn_id IN (SELECT id FROM turns WHERE chain_id = ?)"
     tx.run(
         f"DELETE FROM outbox WHERE status IN (?, ?) AND {of_turns}", ("sent", "dead", session_id)
@@ -384,7 +389,7 @@ def _erase_session(tx: WriteTransaction, session_id: str) -> None:
         f"UPDATE mailbox SET text = NULL, payload = NULL WHERE status IN (?, ?) AND {of_turns}",
         ("done", "dropped", session_id),
     )
-    # The next time that a session gets this id, tokens go on where the clock is.
+    # A later session with this id gets higher tokens all the same: they start at the current time.
     tx.run("DELETE FROM leases WHERE chain_id = ?", (session_id,))
     tx.run("DELETE FROM turns WHERE chain_id = ? AND ended_at IS NOT NULL", (session_id,))
     detach_children(tx, session_id)
@@ -392,13 +397,13 @@ def _erase_session(tx: WriteTransaction, session_id: str) -> None:
 
 
 def _remove_files(session_ids: Iterable[str], sessions_dir: str | Path | None) -> None:
-    """Remove transcript files of deleted sessions; what cannot be removed is logged."""
+    """Remove the transcript files of deleted sessions; log files that cannot be removed."""
     if sessions_dir is None:
         return
     folder = Path(sessions_dir)
     for session_id in session_ids:
         if "/" in session_id or "\\" in session_id or "\x00" in session_id:
-            continue  # Such an id never named a file of ours.
+            continue  # The store never wrote a file with this id.
         escaped = glob.escape(session_id)
         files = [folder / f"{session_id}.json", folder / f"{session_id}.jsonl"]
         files += folder.glob(f"request_dump_{escaped}_*.json")

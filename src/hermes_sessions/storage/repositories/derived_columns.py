@@ -1,12 +1,12 @@
-"""What other programs changed: keeps derived columns true to the documented ones.
+"""Recomputes derived columns of sessions that other programs changed.
 
-Triggers note the sessions that programs changed which know only the documented columns; see
-`change_notes`. Here their derived columns are worked out, by the same rules as for the store's own
+Programs that know only the documented columns leave derived ones stale; triggers note the sessions
+they change (see `change_notes`). This module recomputes the columns by the rules of the store's own
 writes.
 
-A note is removed in the transaction that acts on it, and read before what it is about; what is not
-committed yet brings a note of its own. On servers, a family is settled only if none of its rows is
-locked by another transaction: waiting for one while holding others could end in a deadlock.
+A note is read before the rows it is about and deleted in the transaction that acts on it; a change
+that commits later adds its own note. On servers, a family is settled only if no other transaction
+locks one of its rows: waiting for one lock while holding others could deadlock.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ logger = Logger(__name__)
 
 T = TypeVar("T")
 
-#: Sessions that one transaction handles, so that writers get their turn in between.
+#: Sessions per transaction; other writers get their turn in between.
 _BATCH: Final = 100
 _CHUNK: Final = 500
-#: By whose rules an edge is told from documented columns.
+#: The layout whose rules derive an edge kind from documented columns.
 _DOCUMENTED: Final = 11
 
 
@@ -48,15 +48,15 @@ def settle(
     patience: float | None = None,
     step_seconds: float = math.inf,
 ) -> None:
-    """Work out the derived columns of up to *limit* noted sessions (all without one), in short
-    transactions. *patience* bounds each wait for other writers, *step_seconds* all that a
-    transaction waits for the database.
+    """Recompute the derived columns of up to *limit* noted sessions, all by default, in short
+    transactions. *patience* bounds each wait for other writers, *step_seconds* the total wait of
+    one transaction.
 
-    Sessions that another writer is at, or holds, keep their notes. Notes that are added meanwhile
-    are left for the next call, so that this ends whatever other programs do.
+    Sessions that another writer has locked or leased keep their notes. Notes added meanwhile wait
+    for the next call, so that this call ends whatever other programs do.
 
     Raises:
-        StoreUnavailable: the store cannot be written now; what was done stays done.
+        StoreUnavailable: the store cannot be written now; finished steps stay committed.
     """
     with store.provider.limit_waits(step_seconds):
         last = _last_note(store)
@@ -78,7 +78,7 @@ def settle(
 
 
 def _last_note(store: Store) -> int:
-    """Return the highest number of a note, 0 without any."""
+    """Return the highest note number, or 0 without notes."""
 
     def highest(tx: ReadTransaction) -> int:
         row = tx.one("SELECT MAX(seq) FROM stale_sessions")
@@ -88,7 +88,7 @@ def _last_note(store: Store) -> int:
         with store.provider.read() as tx:
             return highest(tx)
     except StatementRefused:
-        # A write makes the table again where another program has dropped it.
+        # A write recreates the table if another program dropped it.
         return store.provider.write(highest)
 
 
@@ -103,7 +103,7 @@ def _settling(store: Store, session_ids: list[str]) -> Callable[[WriteTransactio
 
 
 class _Member(NamedTuple):
-    """A session, as far as what ties it to others is concerned."""
+    """The columns that relate a session to others."""
 
     id: str
     parent_id: str | None
@@ -130,12 +130,12 @@ _MEMBER: Final = (
 def _settle_family(
     tx: WriteTransaction, store: Store, session_id: str, wanted: Collection[str]
 ) -> set[str]:
-    """Settle a session together with what is tied to it; return which of *wanted* that is."""
+    """Settle a session with its whole family; return the members that are in *wanted*."""
     family = _family(tx, session_id)
     if not _locked(tx, store, family):
         return {session_id}
     noted = {session_id} | (family.keys() & set(wanted))
-    # Read before what they are about: what changes in between is noted again.
+    # Read the notes before the rows: a change in between adds a new note.
     notes = [row[0] for row in _rows(tx, "SELECT seq FROM stale_sessions", "session_id", noted)]
     members = _members(tx, "id", family)
     if _ties(members) != _ties(family):
@@ -143,7 +143,7 @@ def _settle_family(
     try:
         _place(tx, members, noted)
     except ConversationHeld as error:
-        logger.info("a session joins its thread when that is free: %s", error)
+        logger.info("a session joins its thread once the lease is released: %s", error)
         notes = []
     affected = sorted(_affected(members, _members(tx, "id", members), noted))
     for member in affected:
@@ -158,8 +158,8 @@ def _settle_family(
 
 
 def _affected(before: _Members, after: _Members, noted: set[str]) -> set[str]:
-    """Return the members whose summaries may be other ones now: those that are noted or came to
-    another chain, and the tips of their chains, which are as recent as the rest of it.
+    """Return the members whose summaries may have changed: noted ones, those that moved to another
+    chain, and the tips of their chains, whose activity is that of the whole chain.
     """
     touched = {one for one in after if one in noted or after[one].chain_id != before[one].chain_id}
     chains = {state[one].chain_id for state in (before, after) for one in touched}
@@ -173,7 +173,7 @@ def _affected(before: _Members, after: _Members, noted: set[str]) -> set[str]:
 
 
 def _family(tx: ReadTransaction, session_id: str) -> _Members:
-    """Return all sessions that parents, or a conversation as stored, tie to one another."""
+    """Return all sessions related by parents or by the stored conversation id."""
     found: _Members = {}
     looked_at: set[str] = set()
     ids, conversations = {session_id}, set[str]()
@@ -223,7 +223,7 @@ def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
 
 
 def _give_places(tx: WriteTransaction, session_id: str) -> None:
-    """Let messages that have no place yet stand at the end, in the order of their ids."""
+    """Append messages without an ordinal to the end of the session, in the order of their ids."""
     unplaced = tx.all(
         "SELECT id FROM messages WHERE session_id = ? AND ordinal IS NULL ORDER BY id",
         (session_id,),
@@ -243,7 +243,7 @@ def _give_places(tx: WriteTransaction, session_id: str) -> None:
 
 
 def _place(tx: WriteTransaction, members: _Members, noted: set[str]) -> None:
-    """Tell why sessions have their parents, and place them in conversations, chains and lists."""
+    """Derive edge kinds, then recompute conversations, chains and lists."""
     if len(members) == 1 and all(_is_alone(member) for member in members.values()):
         place_family(tx, next(iter(members)))
         return
@@ -254,7 +254,7 @@ def _place(tx: WriteTransaction, members: _Members, noted: set[str]) -> None:
     roots = _roots(members)
     for cut in roots.keys() & set(roots.values()):
         if members[cut].parent_id in members:
-            logger.warning("session %s was its own ancestor; it is a root now", cut)
+            logger.warning("session %s was its own ancestor; removed its parent", cut)
             tx.run(
                 "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL, "
                 "conversation_id = ? WHERE id = ?",
@@ -290,7 +290,7 @@ def _tell_edge(tx: WriteTransaction, member: _Member, parent: _Member) -> None:
             return
         tx.run("UPDATE sessions SET edge_kind = ? WHERE id = ?", (kind, member.id))
     if kind == COMPRESSION and member.chain_id == member.id:
-        # What continues an archived or pinned thread is part of it.
+        # A continuation of an archived or pinned thread is archived or pinned, too.
         tx.run(
             "UPDATE sessions SET archived_at = COALESCE(archived_at, ?), "
             "pinned_at = COALESCE(pinned_at, ?) WHERE id = ?",
@@ -299,7 +299,7 @@ def _tell_edge(tx: WriteTransaction, member: _Member, parent: _Member) -> None:
 
 
 def _roots(members: _Members) -> dict[str, str]:
-    """Return the topmost ancestor of each; of a circle of parents, the oldest member."""
+    """Return the topmost ancestor of each session; in a cycle, its oldest member."""
     roots: dict[str, str] = {}
     for start in members:
         path: dict[str, None] = {}

@@ -1,8 +1,8 @@
-"""Export and import: sessions as plain records that lose nothing.
+"""Lossless export and import of sessions as plain records.
 
-An export record is the session as `SessionDB.get_session` returns it, and ``last_active``, with
-what belongs to it: ``extra`` (columns that came with an import from another layout),
-``model_usage`` and ``rewinds`` where there are any, and ``messages``, those taken back included.
+An export record is the session as `SessionDB.get_session` returns it, plus ``last_active``,
+``extra`` (columns that came with an import from another layout), ``model_usage`` and ``rewinds`` if
+there are any, and ``messages``, including rewound ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SELECT_SESSIONS: Final = f"SELECT {names(EXPORTED_SESSION_COLUMNS)} FROM sessio
 _SELECT_MESSAGES: Final = (
     f"SELECT {names(EXPORTED_MESSAGE_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal"
 )
-#: Left out of a message where they are empty.
+#: Omitted from a message when empty.
 _RARE: Final = names_of(MESSAGES, "exported")
 _REWIND_COLUMNS: Final = names_of(REWINDS, "given")
 _NEWEST_FIRST: Final = "ORDER BY last_active DESC, started_at DESC, id DESC"
@@ -45,7 +45,7 @@ _TITLE: Final = EXPORTED_SESSION_COLUMNS.index("title")
 
 
 class ExportImport:
-    """Sessions going out and coming in."""
+    """Exports and imports sessions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class ExportImport:
         title: str | None = None,
         scope: Scope = OWNER,
     ) -> Iterator[ExportedSession]:
-        """See `SessionDB.iter_export`; holds one session in memory at a time."""
+        """See `SessionDB.iter_export`; keeps one session in memory at a time."""
         seen, values = scope_condition(scope)
         where, params = [VISIBLE, seen], list[Any](values)
         for condition, value in (
@@ -90,7 +90,7 @@ class ExportImport:
             for row in tx.stream(
                 f"{_SELECT_SESSIONS} WHERE {' AND '.join(where)} {_NEWEST_FIRST}", params
             ):
-                # No character of a title is a wildcard here, and case is folded in every script.
+                # Not LIKE: it has wildcards, and databases fold the case of few scripts.
                 if title is None or title.casefold() in (row[_TITLE] or "").casefold():
                     yield export_record(tx, row)
 
@@ -99,8 +99,8 @@ class ExportImport:
     ) -> ImportReport:
         """See `SessionDB.import_sessions`.
 
-        What can be iterated only once is held in memory as a whole; give something that can be
-        iterated twice, such as `hermes_sessions.storage.jsonl.JsonlFile`, to avoid that.
+        An iterator is read into memory as a whole. To avoid that, pass an iterable that can be
+        read twice, such as `hermes_sessions.storage.jsonl.JsonlFile`.
         """
         repeatable = list(sessions) if iter(sessions) is sessions else sessions
         return ImportRun(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
@@ -140,7 +140,7 @@ def _message(row: Row) -> Record:
     tool_calls = record["tool_calls"]
     decode_message(record, record["content_type"])
     if tool_calls is not None and not _is_plain_json(record["tool_calls"], tool_calls):
-        # Text that other tools wrote goes out as it is, so that it can come back as it is.
+        # Export text from other tools unchanged, so that an import restores it unchanged.
         record["tool_calls"] = tool_calls
     for name in _RARE:
         if record[name] is None:
@@ -151,7 +151,7 @@ def _message(row: Row) -> Record:
 
 
 def _is_plain_json(decoded: Any, column: str) -> bool:
-    """Return whether a column was decoded to an array or object and not given up on."""
+    """Return whether a column holds the JSON of an array or object."""
     if decoded == []:
         try:
             return bool(json.loads(column) == [])

@@ -1,4 +1,4 @@
-"""Handoff: a session that is to go on at another platform, and how far that has come."""
+"""Handoffs: sessions that continue on another platform, and the state of each handoff."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _waits(session_id: str, platform: str) -> tuple[str, str, str]:
 
 
 class Handoffs:
-    """The columns of ``sessions`` that say where one is handed to.
+    """The handoff columns of ``sessions``.
 
-    Every change is one statement, so that of many who want to make it one does.
+    Every change is one statement, so that exactly one of several rivals succeeds.
     """
 
     def __init__(self, store: Store) -> None:
@@ -79,13 +79,13 @@ class Handoffs:
 
     @staticmethod
     def is_pending(tx: ReadTransaction, session_id: str, platform: str) -> bool:
-        """Tell whether a session waits for being taken on by a platform."""
+        """Return whether a session waits for a handoff to a platform."""
         row = tx.one(f"SELECT 1 FROM sessions WHERE {_WAITS}", _waits(session_id, platform))
         return row is not None
 
     @staticmethod
     def accept(tx: WriteTransaction, session_id: str, platform: str) -> bool:
-        """Complete a handoff to a platform in one step; False when it does not wait (any more)."""
+        """Complete a waiting handoff to a platform; return False if there is none."""
         return bool(
             tx.run(
                 f"UPDATE sessions SET handoff_state = ?, handoff_error = NULL WHERE {_WAITS}",

@@ -1,7 +1,7 @@
 """Holds: conversations that nothing may delete, with the reason, until the hold is lifted.
 
-A pin keeps a conversation from being pruned; who deletes it by name may do so. A hold does not let
-them. It stands at one session and is good for the whole conversation.
+A pin protects a conversation from pruning, but not from deletion by id; a hold protects it from
+both. A hold is stored with one session and applies to its whole conversation.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Holds:
     def put(self, session_id: str, reason: str) -> bool:
         """See `SessionDB.hold_session`."""
         if not isinstance(reason, str) or not reason.strip():
-            raise InvalidInput("A hold needs a reason, for whoever wonders later.")
+            raise InvalidInput("A hold needs a reason.")
         if len(reason) > _LONGEST_REASON:
-            raise InvalidInput(f"A reason has at most {_LONGEST_REASON} characters.")
+            raise InvalidInput(f"A reason can have at most {_LONGEST_REASON} characters.")
         dialect = self._store.provider.dialect
         now = self._store.clock()
 
@@ -83,7 +83,7 @@ def conversations_on_hold(tx: ReadTransaction, store: Store) -> set[str]:
 
 
 def require_no_hold(tx: ReadTransaction, session_ids: Collection[str]) -> None:
-    """Refuse to delete any of these.
+    """Raise if one of these sessions must not be deleted.
 
     Raises:
         OnHold: one of them belongs to a conversation that is on hold.
@@ -126,5 +126,5 @@ def _conversation(tx: ReadTransaction, session_id: str) -> str | None:
 
 
 def _exist(store: Store) -> bool:
-    """Whether the store has the table: one that is only read may be of an older version."""
+    """Return whether the store has the table; an older store that is only read may lack it."""
     return not store.provider.read_only or STEP not in store.provider.steps().waiting

@@ -1,6 +1,7 @@
-"""Which of a person's ids stands for them: decided once for every alias, and kept for ever.
+"""Maps the ids that one user has on a platform to a canonical id, decided once per alias.
 
-A key that changed when another alias became known would put the person into a new conversation.
+Decisions are permanent: if the id changed when another alias became known, the user would end up in
+a new conversation. Also records the authors of messages in shared rooms.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hermes_sessions.model.lane import normalise_identifier
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.store import Store
 
-# Who wrote a message, in rooms that several people share: otherwise nobody could be taken out.
+# Erasure needs the author of each message in rooms that several users share.
 
 
 _KEY: Final = ("session_id", "external_id")
@@ -34,8 +35,8 @@ class Author(NamedTuple):
 def note_author(
     tx: WriteTransaction, store: Store, author: Author, *, fence: int | None = None
 ) -> None:
-    """Remember who wrote a message; the first who is named stays. With *fence*, the token of the
-    writer, nothing is noted where that holds the session no more: its message is refused, too.
+    """Record the author of a message, unless one is recorded. With *fence*, do nothing if that
+    token no longer holds the session, because its message is refused, too.
     """
     if fence is not None and not tx.one(
         "SELECT 1 FROM sessions WHERE id = ? AND fence = ?", (author.session_id, fence)
@@ -48,7 +49,7 @@ def note_author(
 
 
 def stored_author(author: str) -> str:
-    """Return an id as it is stored here, however long it is."""
+    """Return an author's id as stored: long ones are shortened by a digest."""
     if stored_length(author) <= MAX_ID_LENGTH:
         return author
     return "sha256-" + hashlib.sha256(author.encode("utf-8", "surrogatepass")).hexdigest()
@@ -62,7 +63,7 @@ _AT_ONCE: Final = 200
 class Identities:
     """The rows of ``identities``. Thread-safe.
 
-    *also_known* gives further aliases of one that is not known yet, from somewhere else.
+    *also_known* returns further aliases of an unknown alias, from another source.
     """
 
     def __init__(
@@ -70,15 +71,15 @@ class Identities:
     ) -> None:
         self._store = store
         self._also_known = also_known
-        # What is decided does not change, so it can be remembered without asking again.
+        # Decisions never change, so they can be cached.
         self._remembered: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def canonical(self, platform: str, aliases: Sequence[str]) -> str:
-        """Return the id that stands for whoever has these *aliases*.
+        """Return the canonical id of the user who has these *aliases*.
 
-        The first decision about an alias is final. Aliases that are new join a known one; among
-        none but new ones the shortest stands for all, of equally short ones the first in order.
-        Where earlier decisions about two aliases differ, the earlier one is returned and both stay.
+        The first decision about an alias is final. New aliases join a known one; if all are new,
+        the shortest becomes canonical, the first in order among equally short ones. If earlier
+        decisions about two aliases differ, the earlier one is returned and both stay.
 
         Raises:
             InvalidInput: there is no alias.
@@ -87,7 +88,7 @@ class Identities:
         if asked not in self._remembered:
             names = _names(platform, aliases)
             if not names:
-                raise InvalidInput("To know who somebody is, at least one id is needed.")
+                raise InvalidInput("At least one id of the user is required.")
             chosen = self._known(platform, names) or self._decided(platform, names)
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
@@ -95,8 +96,8 @@ class Identities:
         return self._remembered[asked]
 
     def join(self, platform: str, groups: Iterable[Iterable[str]]) -> int:
-        """Decide for many people at once, each given by their aliases; returns how many aliases
-        were new. The first decision stays, as with `canonical`.
+        """Decide for many users, each given by their aliases; earlier decisions stay, as in
+        `canonical`. Returns the number of new aliases.
         """
         people = [names for group in groups if (names := _names(platform, group))]
         parts = [people[start : start + _AT_ONCE] for start in range(0, len(people), _AT_ONCE)]
@@ -108,7 +109,7 @@ class Identities:
         )
 
     def _known(self, platform: str, names: list[str]) -> str | None:
-        """Return the decision if there is one about every name."""
+        """Return the cached decision, or None unless every name has one."""
         with self._store.provider.read() as tx:
             rows = _rows(tx, platform, names)
         return min(rows)[2] if len(rows) == len(names) else None
@@ -132,7 +133,7 @@ class Identities:
 
 
 def _rows(tx: ReadTransaction, platform: str, names: list[str]) -> list[tuple[float, str, str]]:
-    """Return when it was decided that which alias belongs to whom."""
+    """Return (time of the decision, canonical id, alias) of the known names."""
     found = tx.all(
         "SELECT decided_at, alias, canonical FROM identities "
         f"WHERE platform = ? AND alias IN ({placeholders(len(names))})",

@@ -1,11 +1,11 @@
-"""How the store was used: one report over the sessions that started within some days.
+"""Usage report over the sessions that started within the last days.
 
-Sessions and what their model calls used are streamed; messages are counted by the database, in
-quarters of an hour, which every time zone is made of. Only the names of called tools are read from
-messages themselves. Memory does not grow with the store.
+Sessions and their model usage are streamed; the database counts messages per quarter of an hour,
+because the offset of every time zone is a multiple of that. Only the names of called tools are read
+from messages. Memory use does not grow with the store.
 
-A cost that nobody stated is unknown. It is never counted as zero: a sum is ``None`` when nothing of
-it is known, and says with ``cost_complete`` whether all of it is.
+A cost that was not stated is unknown, never zero: a sum is ``None`` when no part of it is known,
+and ``cost_complete`` says whether all parts are.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.records import InsightsReport
 
 _DAY: Final = 86400.0
-#: Seconds of a quarter of an hour.
+#: Seconds in a quarter of an hour.
 _QUARTER: Final = 900
 _TOP: Final = 5
-#: Calls that a subscription covers cost nothing more.
+#: Calls covered by a subscription cost nothing extra.
 _INCLUDED: Final = "included"
 _UNKNOWN: Final = "unknown"
 #: Reasoning tokens are part of the output, so they are not added to a total.
@@ -95,7 +95,7 @@ class Insights:
 
 
 class _Selection:
-    """The sessions that a report is about, and what hangs on them."""
+    """The sessions of a report, with their usage and messages."""
 
     def __init__(self, tx: ReadTransaction, condition: str, params: tuple[Any, ...]) -> None:
         self._tx = tx
@@ -103,7 +103,7 @@ class _Selection:
         self._params = params
 
     def sessions(self) -> Iterator[Record]:
-        """Yield every session with its own counters, and whether they are kept per model, too."""
+        """Yield every session with its counters, and whether it has usage rows per model."""
         columns = (
             *_SESSION,
             *TOKEN_COLUMNS,
@@ -121,7 +121,7 @@ class _Selection:
             yield dict(zip((*columns, "is_split"), row, strict=True))
 
     def usage(self) -> Iterator[Record]:
-        """Yield what each session used of each model, side tasks included, session by session."""
+        """Yield the usage of each model, auxiliary tasks included, session by session."""
         used = (*TOKEN_COLUMNS, "estimated_cost_usd", "actual_cost_usd", "model", "task")
         of_session = ("source", "started_at", "cost_status")
         selected = ", ".join([f"u.{name}" for name in used] + [f"s.{name}" for name in of_session])
@@ -134,7 +134,7 @@ class _Selection:
             yield dict(zip((*used, *of_session, "id"), row, strict=True))
 
     def messages(self) -> Iterator[tuple[str, str | None, int, int]]:
-        """Yield role, tool, beginning of a quarter of an hour, and how many messages."""
+        """Yield (role, tool, start of a quarter of an hour, number of messages)."""
         quarter = f"FLOOR(m.timestamp / {_QUARTER})"
         for role, tool, number, count in self._tx.stream(
             f"SELECT m.role, m.tool_name, {quarter}, COUNT(*) FROM sessions s "
@@ -142,7 +142,7 @@ class _Selection:
             f"AND m.active = 1 AND m.compacted = 0 GROUP BY m.role, m.tool_name, {quarter}",
             self._params,
         ):
-            # Another program may have stored no number as a time.
+            # Another program may have stored a time that is not a number.
             yield role, tool, int(number or 0) * _QUARTER, int(count)
 
     def calls(self) -> Iterator[str]:
@@ -158,13 +158,13 @@ class _Selection:
 
 @dataclass(slots=True)
 class _Tally:
-    """What some sessions amount to."""
+    """Totals of a group of sessions."""
 
     sessions: int = 0
     messages: int = 0
     tool_calls: int = 0
     used: Counter[str] = field(default_factory=Counter)
-    #: The sum of what is known.
+    #: The sum of the known costs.
     cost: float | None = None
     cost_complete: bool = True
     newest_session: str | None = None
@@ -198,7 +198,7 @@ class _Tally:
 
 
 class _Report:
-    """The report while it is being made."""
+    """Collects the numbers of a report."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
@@ -232,7 +232,7 @@ class _Report:
             for tally in (self.overview, self._source(session), self._day(start)):
                 tally.add_session(session)
             if not session["is_split"]:
-                # Its totals were set, or it used nothing: they are its model's.
+                # Without usage rows, the session's totals count for its model.
                 self._count(session, _cost_of_session(session))
                 self._model(session).sessions += 1
             for best in self._top.values():
@@ -242,7 +242,7 @@ class _Report:
         for usage in rows:
             self._count(usage, _cost_of_usage(usage))
             model = self._model(usage)
-            # The same model over two routes is still one session of it.
+            # A session that uses a model over two routes counts once for that model.
             if not usage["task"] and model.newest_session != usage["id"]:
                 model.sessions += 1
                 model.newest_session = usage["id"]
@@ -273,7 +273,7 @@ class _Report:
         return self._sources.setdefault(row["source"], _Tally())
 
     def _model(self, row: Record) -> _Tally:
-        # A provider's name before the model's says who sold it, not what it is.
+        # A provider prefix names the seller; the model is the same.
         name = (row["model"] or "").rpartition("/")[2] or _UNKNOWN
         return self._models.setdefault(name, _Tally())
 
@@ -284,7 +284,7 @@ class _Report:
         try:
             return datetime.fromtimestamp(timestamp, self._zone)
         except (OverflowError, ValueError, OSError):
-            # A file from elsewhere may hold any number; a strange one must not hide the others.
+            # Imported files may hold any number; one odd time must not break the report.
             return datetime.fromtimestamp(0, self._zone)
 
     # ── what it says ──────────────────────────────────────────────────────────────────────────
@@ -317,7 +317,7 @@ class _Report:
         }
 
     def _tools(self) -> list[Record]:
-        # An answer may be missing, and so may the message that called: the larger number is right.
+        # A result or the calling message may be missing, so the larger number is right.
         counts = {
             name: max(self._answered[name], self._called[name])
             for name in self._answered.keys() | self._called.keys()
@@ -359,7 +359,7 @@ class _Report:
 
 
 class _Best:
-    """The sessions that have most of something."""
+    """The sessions with the highest values."""
 
     def __init__(self, measure: str) -> None:
         self._measure = measure
@@ -396,7 +396,7 @@ def _ranked(name: str, tallies: dict[str, _Tally], without: tuple[str, ...] = ()
 
 
 def _cost_of_session(session: Record) -> float | None:
-    """Return the stated cost of a session; an estimate of 0 is what stands there unasked."""
+    """Return the stated cost of a session; an estimate of 0 is the column's default: unknown."""
     if session["actual_cost_usd"] is not None:
         return float(session["actual_cost_usd"])
     if session["estimated_cost_usd"]:

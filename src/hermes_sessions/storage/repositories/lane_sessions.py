@@ -1,4 +1,4 @@
-"""The sessions that lanes point at, as the lifecycle needs them inside its transactions."""
+"""Sessions that lanes point at: queries and changes inside transactions of the lifecycle."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _COUNTERS: Final = (
     "cache_write_tokens",
     "estimated_cost_usd",
 )
-#: With the row of the chain's head beside it, which knows the tip.
+#: Joined with the head of the chain, whose row names the tip.
 _SELECT: Final = (
     f"SELECT s.id, s.chain_id, s.user_id, s.ended_at, s.trashed_at, s.cost_status, "
     f"{', '.join(f'COALESCE(s.{name}, 0)' for name in _COUNTERS)}, head.tip_id "
     f"FROM sessions s LEFT JOIN sessions head ON head.id = s.chain_id"
 )
-#: That a lane is in a session, or in one that this continues or is continued by after compaction;
-#: for the id of the session given twice.
+#: The lane points at a session or another one of its compression chain. Takes the session id
+#: twice.
 IS_IN_THREAD: Final = (
     "(session_id = ? OR EXISTS (SELECT 1 FROM sessions mine JOIN sessions meant "
     "ON meant.chain_id = mine.chain_id WHERE mine.id = lanes.session_id AND meant.id = ?))"
 )
-#: Sessions asked for at a time.
+#: Sessions per query.
 _PAGE: Final = 500
 
 
 class LaneSession(NamedTuple):
-    """What is known about the session that a lane points at."""
+    """The session that a lane points at."""
 
     id: str
     chain_id: str
@@ -51,17 +51,17 @@ class LaneSession(NamedTuple):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     estimated_cost_usd: float = 0.0
-    #: The session in which the thread goes on, as far as lists know; see `tip_of`.
+    #: The session that continues the thread according to derived columns; see `tip_of`.
     tip_id: str | None = None
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be gone on with: it is not in the trash."""
+        """Whether it can be continued, because it is not in the trash."""
         return self.trashed_at is None
 
 
 def find(tx: ReadTransaction, session_id: str) -> LaneSession | None:
-    """Return a session, also one in the trash, or None."""
+    """Return a session, even from the trash, or None."""
     row = tx.one(f"{_SELECT} WHERE s.id = ?", (session_id,))
     return None if row is None else _pointed(row)
 
@@ -77,14 +77,14 @@ def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, Lane
 
 
 def find_in_scope(tx: ReadTransaction, session_id: str, scope: Scope) -> LaneSession | None:
-    """Return a session that whoever asks may see, or None."""
+    """Return a session that the caller may see, or None."""
     seen, params = scope_condition(scope, lambda name: f"s.{name}")
     row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.{VISIBLE} AND {seen}", (session_id, *params))
     return None if row is None else _pointed(row)
 
 
 def tip_of(tx: ReadTransaction, session: LaneSession) -> LaneSession:
-    """Return the session in which a thread goes on after compaction; itself when nothing does."""
+    """Return the session that continues this one after compaction, or the session itself."""
     if session.tip_id == session.id:
         return session
     tip_id = follow_compression(tx, session.id)
@@ -93,8 +93,8 @@ def tip_of(tx: ReadTransaction, session: LaneSession) -> LaneSession:
 
 
 def in_thread(tx: ReadTransaction, session_id: str) -> list[str]:
-    """Return the ids of the sessions of one thread: this one first, if it exists, and what it
-    continues or is continued by after compaction.
+    """Return the session ids of the compression chain of a session: itself first, if it exists,
+    then those before and after it.
     """
     row = tx.one(
         "SELECT COALESCE(conversation_id, id), COALESCE(chain_id, id) FROM sessions WHERE id = ?",
@@ -107,7 +107,7 @@ def in_thread(tx: ReadTransaction, session_id: str) -> list[str]:
 
 
 def exists(tx: ReadTransaction, session_id: str) -> bool:
-    """Tell whether some session has this id, one in the trash included."""
+    """Return whether a session has this id, including those in the trash."""
     return tx.one("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
 
 
@@ -135,9 +135,9 @@ def begin(
 def end(tx: WriteTransaction, session_id: str, reason: str, *, now: float, left_by: int) -> None:
     """End a session that the lane *left_by* leaves, unless another lane still uses it.
 
-    One that points at it, but has been ended by the expiry watcher, does not.
+    A lane that the expiry watcher has finalized no longer uses its session.
     """
-    # Of two lanes that leave it at the same time, one waits here, and sees that the other is gone.
+    # If two lanes leave at the same time, the second waits here and then ends the session.
     tx.run("UPDATE sessions SET ended_at = ended_at WHERE id = ?", (session_id,))
     tx.run(
         f"UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ? AND ended_at IS NULL "
@@ -148,14 +148,14 @@ def end(tx: WriteTransaction, session_id: str, reason: str, *, now: float, left_
 
 
 def reopen(tx: WriteTransaction, session_id: str) -> None:
-    """Clear the end of a session that a lane goes on with."""
+    """Clear the end of a session that a lane continues."""
     tx.run("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session_id,))
 
 
 def is_running(tx: ReadTransaction, chain_id: str, now: float) -> bool:
-    """Tell whether somebody runs a turn on this chain: it has no end, and its lease is alive.
+    """Return whether a turn runs on this chain: it has not ended, and its lease is valid.
 
-    A turn that a dead process left behind is not running.
+    A turn left behind by a dead process is not running.
     """
     row = tx.one(
         "SELECT l.process_id FROM turns t "

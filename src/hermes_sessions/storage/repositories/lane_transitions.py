@@ -1,6 +1,6 @@
-"""Transitions of lanes: what changed, why, by whom, and what it was decided from.
+"""Lane transitions, an audit log: what changed, why, by whom, and on which facts.
 
-Each is written in the transaction that makes the change, and never changed afterwards.
+A transition is written in the transaction that makes the change, and never updated.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Transition(NamedTuple):
     #: ``create``, ``reset``, ``switch``, ``suspend``, …
     action: str
     reason: str | None = None
-    #: The part of the program that did it.
+    #: The component that made the change.
     actor: str | None = None
     from_session_id: str | None = None
     to_session_id: str | None = None
-    #: The reset policy that was in force, where it mattered.
+    #: The reset policy in force, if it mattered.
     policy: Mapping[str, Any] | None = None
-    #: What the decision was made from.
+    #: The facts behind the decision.
     facts: Mapping[str, Any] | None = None
     #: Given by the database.
     id: int | None = None
@@ -66,7 +66,7 @@ def history(tx: ReadTransaction, lane_id: int, *, limit: int | None = None) -> l
 
 
 def lanes_through(tx: ReadTransaction, session_id: str, limit: int) -> list[int]:
-    """Return the lanes that came from or to a session, the latest first. Looks at all there are."""
+    """Return the lanes that moved from or to a session, latest first. Scans the whole table."""
     rows = tx.all(
         "SELECT lane_id, MAX(id) FROM lane_transitions "
         "WHERE from_session_id = ? OR to_session_id = ? GROUP BY lane_id ORDER BY 2 DESC LIMIT ?",
@@ -76,7 +76,7 @@ def lanes_through(tx: ReadTransaction, session_id: str, limit: int) -> list[int]
 
 
 def forget(tx: WriteTransaction, lane_id: int) -> None:
-    """Delete the transitions of a lane that goes."""
+    """Delete the transitions of a lane."""
     tx.run("DELETE FROM lane_transitions WHERE lane_id = ?", (lane_id,))
 
 

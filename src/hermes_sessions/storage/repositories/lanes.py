@@ -1,7 +1,8 @@
-"""Lanes: which session a conversation key points at now, and in which state it is.
+"""Lanes: the session that each conversation key points at, and the state of the lane.
 
-Everything takes a transaction, so that a lane changes together with what depends on it. Units that
-change a lane lock its row first and run with ``isolated=False``: rivals wait for each other.
+Every method takes a transaction, so that a lane changes together with the rows that depend on it.
+Transactions that change a lane lock its row first and run with ``isolated=False``, so that rivals
+wait instead of failing.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ _INSERTED: Final = (
     "origin",
     "display_name",
 )
-#: In the place of a session's id: something waits for the lane, but it has had no session yet.
+#: Instead of a session id: the lane has input waiting, but no session yet.
 NO_SESSION: Final = ""
 
 
 class Lanes:
-    """The rows of ``lanes``. A key is a `LaneKey` or the string that it renders; a plain string
-    that may mean two keys is taken for the likelier one of which there is a lane.
+    """The rows of ``lanes``. A key is a `LaneKey` or its rendered string. If a string can mean
+    two keys, the likelier one that has a lane is used.
     """
 
     def __init__(self, store: Store) -> None:
@@ -74,7 +75,7 @@ class Lanes:
         return self._by_key(tx, namespace, key)
 
     def lock(self, tx: WriteTransaction, namespace: str, key: LaneKey | str) -> Lane | None:
-        """Return the lane and keep others from changing it until the transaction ends."""
+        """Return the lane, locked until the transaction ends, or None."""
         return self._by_key(tx, namespace, key, self._dialect.for_update)
 
     def find_by_id(self, tx: ReadTransaction, lane_id: int) -> Lane | None:
@@ -87,7 +88,7 @@ class Lanes:
 
     def by_session(self, tx: ReadTransaction, namespace: str, session_id: str) -> Lane | None:
         """Return the lane that points at a session, the latest used if several do."""
-        # Few do. Asked for in order, a database may go through all lanes instead.
+        # Sort here: with ORDER BY, a database may scan all lanes instead of using the index.
         found = [lane_of(row) for row in tx.all(f"{_SELECT} WHERE session_id = ?", (session_id,))]
         ours = [lane for lane in found if lane.namespace == namespace]
         return max(ours, key=lambda lane: (lane.updated_at, lane.id), default=None)
@@ -101,17 +102,17 @@ class Lanes:
         now: float,
         origin: SessionSource | None = None,
     ) -> Lane:
-        """Return the lane, locked as by `lock`; one that is not there is made, without a session.
+        """Return the lane, locked as by `lock`; create it without a session if it is missing.
 
         Raises:
-            InvalidInput: the key is a string that is no key.
+            InvalidInput: the string is not a valid key.
         """
         found = self.lock(tx, namespace, key)
         if found is not None:
             return found
         rendered = key if isinstance(key, str) else key.render()
         parsed = rendered.key if isinstance(rendered, SessionKey) else parse_key(rendered)
-        # Whoever comes second waits for the first, on every database, and changes nothing.
+        # On every database, the second of two rivals waits for the first and changes nothing.
         tx.run(
             self._dialect.upsert("lanes", _INSERTED, ("namespace", "key_hash"), ("namespace",)),
             (
@@ -133,7 +134,7 @@ class Lanes:
         return made
 
     def change(self, tx: WriteTransaction, lane: Lane, **changes: Any) -> Lane:
-        """Write fields of a locked lane and return it as it is now."""
+        """Update fields of a locked lane and return the new lane."""
         columns = {name: _column(name, value) for name, value in changes.items()}
         names = ", ".join(f"{name} = ?" for name in columns)
         tx.run(f"UPDATE lanes SET {names} WHERE id = ?", (*columns.values(), lane.id))
@@ -145,7 +146,7 @@ class Lanes:
         tx.run("DELETE FROM lanes WHERE id = ?", (lane.id,))
 
     def record(self, tx: WriteTransaction, transition: Transition) -> int:
-        """Write what changed; returns the number of the transition."""
+        """Record a transition and return its id."""
         return lane_transitions.record(tx, transition)
 
     # ── many ──────────────────────────────────────────────────────────────────────────────────
@@ -159,8 +160,8 @@ class Lanes:
         before: Lane | None = None,
         since: float | None = None,
     ) -> list[Lane]:
-        """Return lanes that have a session, latest used first: those after *before*, and used at
-        *since* or later.
+        """Return a page of lanes that have a session, latest used first: those that follow
+        *before* and were used at *since* or later.
         """
         conditions, params = ["namespace = ?", "session_id <> ?"], [namespace, NO_SESSION]
         return self._several(tx, conditions, params, limit, before, since)
@@ -175,14 +176,14 @@ class Lanes:
         after: Lane | None = None,
         unfinalized_only: bool = False,
     ) -> list[Lane]:
-        """Return lanes that were last used before *until*, the longest unused first: those after
-        *after*; with *unfinalized_only* those that the expiry watcher has not ended.
+        """Return a page of lanes last used before *until*, longest unused first: those that follow
+        *after*; with *unfinalized_only*, those that the expiry watcher has not finalized.
         """
         conditions, params = ["namespace = ?", "updated_at < ?"], list[Any]([namespace, until])
         if unfinalized_only:
             conditions.append("finalized_at IS NULL")
         if after is not None:
-            # The first condition is where to begin in the index; the second alone says nothing.
+            # The first condition is redundant, but lets the database start inside the index.
             conditions.append("updated_at >= ? AND (updated_at > ? OR id > ?)")
             params += [after.updated_at, after.updated_at, after.id]
         rows = tx.all(
@@ -199,7 +200,7 @@ class Lanes:
         return [lane_of(row) for row in rows]
 
     def with_key(self, tx: ReadTransaction, key: str) -> list[Lane]:
-        """Return the lanes of all namespaces that this key may mean, latest used first."""
+        """Return the lanes of all namespaces that this key can mean, latest used first."""
         if not (digests := digests_of(key)):
             return []
         rows = tx.all(
@@ -210,16 +211,16 @@ class Lanes:
         return [lane_of(row) for row in rows]
 
     def with_key_prefix(self, tx: ReadTransaction, prefix: str, limit: int) -> list[Lane]:
-        """Return the lanes of all namespaces whose key begins so, latest used first."""
+        """Return the lanes of all namespaces whose key starts with *prefix*, latest used first."""
         rows = tx.all(
             f"{_SELECT} WHERE substr(session_key, 1, ?) = ? ORDER BY updated_at DESC, id LIMIT ?",
-            # The database sees escaped characters as several.
+            # In the database, an escaped character counts as several.
             (len(encode_text(prefix)), prefix, limit),
         )
         return [lane_of(row) for row in rows]
 
     def with_session_prefix(self, tx: ReadTransaction, prefix: str, limit: int) -> list[Lane]:
-        """Return the lanes of all namespaces in sessions whose id begins so, latest used first."""
+        """Return the lanes of all namespaces whose session id starts so, latest used first."""
         if not prefix:
             return []
         rows = tx.all(
@@ -309,8 +310,8 @@ def _origin(state: dict[str, Any]) -> SessionSource | None:
     try:
         return SessionSource.from_dict(json.loads(state["origin"]))
     except (InvalidInput, ValueError) as error:
-        # A platform of a plug-in that this process has not loaded: nothing can be sent there.
-        logger.info("the origin of lane %s cannot be used here: %s", state["session_key"], error)
+        # The platform belongs to a plug-in that this process has not loaded: it cannot send there.
+        logger.info("cannot use the origin of lane %s: %s", state["session_key"], error)
         return None
 
 
@@ -320,5 +321,5 @@ def _notice(state: dict[str, Any]) -> LaneNotice | None:
     try:
         return LaneNotice.from_json(state["notice"])
     except InvalidInput as error:
-        logger.warning("the notice of lane %s is lost: %s", state["session_key"], error)
+        logger.warning("dropped the unreadable notice of lane %s: %s", state["session_key"], error)
         return None

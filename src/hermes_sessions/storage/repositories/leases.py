@@ -1,11 +1,11 @@
 """Leases: the right to run turns on a chain of sessions, for a limited time.
 
-A lease holds a session and its continuations by compaction. Its token stands in the rows of the
-chain, where every write compares it; see `fence_condition`. Tokens of a chain only ever grow.
+A lease holds a session and its continuations by compaction. Its token is stored in the sessions of
+the chain as ``fence``, and every write compares it; see `fence_condition`. The tokens of a chain
+only grow.
 
-``leases.process_id`` names the holder's row in ``processes``, or, for a holder without one, has the
-mark of the process that took the lease. So the lease of a process of this host that was killed is
-free at once.
+``leases.process_id`` names the holder's row in ``processes``, or else the mark of the process that
+took the lease. This way the lease of a process that was killed on this host is free at once.
 """
 
 from __future__ import annotations
@@ -34,27 +34,24 @@ from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.store import Store
 
-# Who may write to a chain of sessions: the token in its rows, and what to do when it is another.
+# ``sessions.fence`` is the same in all rows of a chain: the token of its lease, or NULL. A write
+# compares it in the statement that it needs anyway. Only a refused write calls this module, to
+# report why, or to release the lease if it expired or its process on this host has ended.
 #
-# ``sessions.fence`` is the same in all rows of a chain: the token of the lease that holds it, or
-# NULL. A write compares it in the statement that it needs anyway; only one that was refused comes
-# here to learn why, or to have the lease of a holder that is gone taken away: one that did not
-# renew it in time, or a process of this host that has ended.
-#
-# A chain that somebody holds keeps its sessions: what would take one away, or put one above them,
-# is refused. The row of the lease is locked before those of the sessions, by everybody.
+# While a chain is held, no session can be removed from it or put above it. Every transaction locks
+# the lease row before the session rows.
 
-#: Tokens are at least the time in these units, so that not even a chain that was deleted, with
-#: what is known about its tokens, and made again gives one out twice.
+#: A token is at least the current time in these units. So a chain that is deleted and created
+#: again never reuses one, although its lease row is gone.
 TOKENS_PER_SECOND: Final = 1_000_000
-#: As `LeaseRow.is_current`, for the same time given twice.
+#: The SQL of `LeaseRow.is_current`; takes the current time twice.
 LEASE_IS_HELD: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?"
 
 
 _SELECT_LEASE: Final = (
     "SELECT token, holder, process_id, taken_at, expires_at FROM leases WHERE chain_id = ?"
 )
-#: How often a lease is looked at that others remove, or of a session that others move.
+#: Attempts to lock a lease while others delete it or move the session.
 _MOST_LOOKS: Final = 10
 
 
@@ -66,7 +63,7 @@ class Chain(NamedTuple):
 
 
 class LeaseRow(NamedTuple):
-    """A row of ``leases``; the fields after the token are None while nobody holds the chain."""
+    """A row of ``leases``; the fields after the token are None while the chain is free."""
 
     token: int
     holder: str | None
@@ -76,10 +73,10 @@ class LeaseRow(NamedTuple):
     expires_at: float | None
 
     def is_current(self, now: float) -> bool:
-        """Return whether a holder took or renewed it recently enough; see `holds`.
+        """Return whether the lease was taken or renewed recently enough; see `holds`.
 
-        Who was heard of further ahead than a lease lasts has not said so since the clock was put
-        back.
+        A lease whose start lies further ahead than it lasts is from before the clock was set
+        back, and is not current.
         """
         if self.holder is None or self.expires_at is None or self.heard_at is None:
             return False
@@ -87,7 +84,7 @@ class LeaseRow(NamedTuple):
 
     @property
     def since(self) -> float:
-        """When it was taken, which its token tells as well as the clock did."""
+        """When it was first taken, derived from its token."""
         return min(self.token / TOKENS_PER_SECOND, self.heard_at or 0)
 
 
@@ -111,7 +108,7 @@ def chain_of(tx: ReadTransaction, session_id: str) -> Chain:
 
 
 def lease_row(tx: ReadTransaction, chain_id: str) -> LeaseRow | None:
-    """Return what is known about who holds a chain; None when nobody ever did."""
+    """Return the lease row of a chain; None if it was never leased."""
     row = tx.one(_SELECT_LEASE, (chain_id,))
     return LeaseRow(*row) if row else None
 
@@ -122,8 +119,8 @@ def holds(tx: ReadTransaction, lease: LeaseRow, now: float) -> bool:
 
 
 def holder_has_ended(tx: ReadTransaction, process_id: str | None) -> bool:
-    """Tell whether the process that a lease names is certainly gone: one of this host, by its row
-    in ``processes`` or by its mark. Nothing is known of processes of other hosts.
+    """Return whether the process that a lease names has certainly ended: a process of this host,
+    by its row in ``processes`` or by its mark. For processes of other hosts, return False.
     """
     if process_id is None:
         return False
@@ -134,36 +131,36 @@ def holder_has_ended(tx: ReadTransaction, process_id: str | None) -> bool:
 
 
 def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Chain, LeaseRow]:
-    """Keep who holds the session's chain as it is until commit; return both.
+    """Lock the lease of the session's chain until commit; return the chain and the lease.
 
     Raises:
         UnknownSession: there is no such session.
-        StoreUnavailable: its lease or its place changed again after every wait.
+        StoreUnavailable: other programs kept changing the lease or the chain.
     """
     dialect = store.provider.dialect
     chain = chain_of(tx, session_id)
     for _ in range(_MOST_LOOKS):
         row = tx.one(f"{_SELECT_LEASE}{dialect.for_update}", (chain.id,))
         if row is None:
-            # Of two who come first, one waits here for the other.
+            # Of two rivals for a new row, one waits here for the other.
             tx.run(
                 dialect.upsert("leases", ("chain_id", "token"), ("chain_id",), ("chain_id",)),
                 (chain.id, 0),
             )
             continue
-        # Where locks are waited for, the session may have moved to another chain meanwhile.
+        # While waiting for the lock, the session may have moved to another chain.
         now_in = chain_of(tx, session_id)
         if now_in == chain:
             return chain, LeaseRow(*row)
         chain = now_in
     raise StoreUnavailable(
-        f"Another program changes the lease or the place of session {session_id!r} all the time. "
+        f"Another program keeps changing the lease or the lineage of session {session_id!r}. "
         f"Find out what else writes to the store, then try again."
     )
 
 
 def free_chain(tx: WriteTransaction, chain: Chain) -> None:
-    """Take the chain, whose lease's row is locked, from whoever holds it. The token is used up."""
+    """Release a chain whose lease row is locked; its token becomes stale."""
     tx.run(
         "UPDATE leases SET holder = NULL, process_id = NULL, taken_at = NULL, expires_at = NULL "
         "WHERE chain_id = ?",
@@ -173,9 +170,9 @@ def free_chain(tx: WriteTransaction, chain: Chain) -> None:
 
 
 def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
-    """Write the token into the rows of the chain; its lease's row is locked."""
-    # The head first: whoever adds a session to the chain changes that row, too. So the next
-    # statement sees all there are, and none comes until commit.
+    """Write the token into the sessions of the chain; the lease row must be locked."""
+    # The head first: adding a session to the chain changes that row, too. So the next
+    # statement sees all members, and no member is added until commit.
     tx.run("UPDATE sessions SET fence = ? WHERE id = ?", (fence, chain.id))
     tx.run(
         "UPDATE sessions SET fence = ? WHERE conversation_id = ? AND chain_id = ?",
@@ -186,13 +183,12 @@ def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
 def release_expired_lease_or_raise(
     tx: WriteTransaction, store: Store, session_id: str, fence: int | None
 ) -> None:
-    """Raise why a write with this token is refused, or remove the obstacle: the lease of a holder
-    that has ended, or has not renewed it in time.
+    """Release the lease that refuses a write if it expired or its holder has ended; else raise.
 
     Raises:
         UnknownSession: there is no such session.
         StaleFence: the token does not hold the conversation.
-        ConversationHeld: there is no token, and somebody holds it.
+        ConversationHeld: there is no token, and another holder has the lease.
     """
     chain, lease = lock_lease(tx, store, session_id)
     now = store.clock()
@@ -211,16 +207,16 @@ def release_expired_lease_or_raise(
 
 
 def lock_session(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
-    """Keep a session's row still until commit, for a writer with this token. A session that does
-    not exist is left to the caller.
+    """Lock a session's row until commit, for a writer with this token. Does nothing if the session
+    does not exist.
 
     Raises:
         StaleFence, ConversationHeld: see `release_expired_lease_or_raise`.
     """
     for_update = store.provider.dialect.for_update
     if for_update:
-        # As everybody does, first that of the lease, if there is one: otherwise whoever takes it at
-        # this moment and whoever is here would wait for each other.
+        # The lease row first, as everywhere: otherwise a rival that takes the lease at this moment
+        # and this writer would deadlock.
         tx.one(
             "SELECT token FROM leases WHERE chain_id = "
             f"(SELECT COALESCE(chain_id, id) FROM sessions WHERE id = ?){for_update}",
@@ -234,17 +230,17 @@ def lock_session(tx: WriteTransaction, store: Store, session_id: str, fence: int
 
 
 def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str]) -> None:
-    """Make sure that nobody holds these sessions, until commit.
+    """Make sure that these sessions are not leased, until commit.
 
     Raises:
-        ConversationHeld: somebody does.
+        ConversationHeld: one of them is.
     """
     for session_id in session_ids:
         lock_session(tx, store, session_id, None)
 
 
 def release_expired_leases(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
-    """Take away every lease in a conversation whose holder has ended or is overdue."""
+    """Release the leases of a conversation that expired or whose holder has ended."""
     for (chain_id,) in tx.all(
         "SELECT DISTINCT chain_id FROM sessions WHERE conversation_id = ? AND fence IS NOT NULL",
         (conversation_id,),
@@ -255,7 +251,7 @@ def release_expired_leases(tx: WriteTransaction, store: Store, conversation_id: 
 
 
 def leased_conversations(tx: ReadTransaction, now: float) -> set[str]:
-    """Return the conversations of which a chain is held."""
+    """Return the conversations with a leased chain."""
     rows = tx.all(
         "SELECT s.conversation_id, l.process_id FROM leases l JOIN sessions s ON s.id = l.chain_id "
         f"WHERE {LEASE_IS_HELD}",
@@ -265,17 +261,17 @@ def leased_conversations(tx: ReadTransaction, now: float) -> set[str]:
 
 
 def held(session_id: str, lease: LeaseRow | None) -> ConversationHeld:
-    """Return the error for a session whose chain somebody holds."""
+    """Return the error for a session whose chain is leased."""
     if lease is None or lease.holder is None:
-        return ConversationHeld(session_id, "somebody", 0, 0)
+        return ConversationHeld(session_id, "another process", 0, 0)
     return ConversationHeld(session_id, lease.holder, lease.since, lease.expires_at or 0)
 
 
 class Holder(NamedTuple):
-    """Who takes a lease: a process, and words for people."""
+    """The holder of a lease: a process, and a description for users."""
 
-    #: A row of ``processes``; None: this process, with whose end the lease ends. An id of your own
-    #: that no row has keeps the lease for its time, whatever becomes of this process.
+    #: The id of a row in ``processes``. None: this process, and the lease ends with it. With any
+    #: other id, the lease stays until it expires, even if this process ends.
     process_id: str | None
     words: str
 
@@ -293,7 +289,7 @@ class Lease(NamedTuple):
 
 
 class HeldBy(NamedTuple):
-    """Who holds a chain, for those who do not."""
+    """The holder of a chain, as other callers see it."""
 
     chain_id: str
     token: int
@@ -322,7 +318,7 @@ class Leases:
         if isinstance(holder, str):
             holder = Holder(None, holder)
         if not holder.words:
-            raise InvalidInput("A holder needs words that tell people who it is.")
+            raise InvalidInput("A holder needs a description, such as 'gateway on host1'.")
         if holder.process_id is not None:
             require_bounded(holder.process_id, "process id")
         _require_duration(ttl)
@@ -359,7 +355,7 @@ class Leases:
         now = self._store.clock()
         expires_at = now + ttl
         if not self._store.provider.write(
-            # While somebody holds a chain, its id stays what it is.
+            # The id of a chain does not change while it is leased.
             lambda tx: tx.run(
                 "UPDATE leases SET taken_at = ?, expires_at = ? "
                 "WHERE chain_id = ? AND token = ? AND holder IS NOT NULL",
@@ -406,8 +402,9 @@ class Leases:
         )
 
     def revoke(self, process_id: str, *, tx: WriteTransaction | None = None) -> list[str]:
-        """Take away whatever a process holds that is known to be gone, before its leases expire;
-        return the chains, which anybody may take now. Its tokens are stale.
+        """Release all leases of a process that is known to have ended, before they expire.
+
+        Returns the chains, which are free now. The old tokens are stale.
         """
         if tx is not None:
             return self._revoke(tx, process_id)
@@ -435,7 +432,7 @@ def require_lease(
     """Make sure, until commit, that a token holds its chain.
 
     Raises:
-        StaleFence: it does not, or not any more.
+        StaleFence: it does not, or no longer does.
     """
     try:
         _, row = lock_lease(tx, store, chain_id)
@@ -446,18 +443,18 @@ def require_lease(
 
 
 def lost(lease: Lease) -> StaleFence:
-    """Return the error for a lease that holds nothing any more."""
+    """Return the error for a lease that was released or expired."""
     return _stale(lease.token, lease.session_id)
 
 
 def _stale(token: int, session_id: str) -> StaleFence:
     return StaleFence(
         f"Fencing token {token} does not hold the conversation of session {session_id!r} any more: "
-        f"it was given back, or taken away because nobody had renewed it in time. Take the lease "
-        f"again before writing."
+        f"its lease was released, or expired before it was renewed. Take the lease again before "
+        f"writing."
     )
 
 
 def _require_duration(ttl: float) -> None:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl < math.inf:
-        raise InvalidInput(f"A lease lasts for a number of seconds above 0, not {ttl!r}.")
+        raise InvalidInput(f"The duration of a lease must be more than 0 seconds, not {ttl!r}.")

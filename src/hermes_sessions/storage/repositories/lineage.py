@@ -1,4 +1,4 @@
-"""Lineage: families of sessions, chains, and what resuming one means."""
+"""Lineage: conversations, compression chains, and the session that a resume continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EDGES_PER_QUERY = 500
 
 
 class Lineage:
-    """Questions about how sessions belong together."""
+    """Queries about related sessions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -103,13 +103,13 @@ class Lineage:
 
 
 def conversation_id_of(tx: ReadTransaction, session_id: str) -> str | None:
-    """Return the conversation a session belongs to, or None when there is no such session."""
+    """Return the conversation of a session, or None if the session does not exist."""
     row = tx.one(f"SELECT conversation_id FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,))
     return row[0] if row else None
 
 
 def follow_compression(tx: ReadTransaction, session_id: str) -> str:
-    """Return the session that continues *session_id* now; itself when nothing does."""
+    """Return the session that continues *session_id* now, or *session_id* itself."""
     seen = {session_id}
     while True:
         row = tx.one(
@@ -126,7 +126,7 @@ def follow_compression(tx: ReadTransaction, session_id: str) -> str:
 def ancestors_of(tx: ReadTransaction, session_id: str, *, through_trash: bool = False) -> list[str]:
     """Return the session and its parents up to the root, nearest first.
 
-    The trash ends the line, unless it is to be looked *through*.
+    Stops at a session in the trash, unless *through_trash*.
     """
     seen = "" if through_trash else f" AND {VISIBLE}"
     chain: dict[str, None] = {}
@@ -141,7 +141,7 @@ def ancestors_of(tx: ReadTransaction, session_id: str, *, through_trash: bool = 
 
 
 def subagents_of(tx: ReadTransaction, session_id: str) -> list[str]:
-    """Return every session that was started as a subagent below *session_id*."""
+    """Return all subagent sessions below *session_id*."""
     found: list[str] = []
     waiting = [session_id]
     while waiting:
@@ -156,11 +156,11 @@ def subagents_of(tx: ReadTransaction, session_id: str) -> list[str]:
 
 
 def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str | None) -> None:
-    """Give a root its parent, unless that would make a circle."""
+    """Give a root session its parent, unless that would make a cycle."""
     if session_id in ancestors_of(tx, parent_id, through_trash=True):
         return
     conversation_id = conversation_id_of(tx, parent_id)
-    # All at once: a parent that changes by itself is noted as another program's doing.
+    # In one statement: triggers note a change of the parent alone as one by another program.
     tx.run(
         "UPDATE sessions SET parent_session_id = ?, edge_kind = ?, conversation_id = ? "
         "WHERE id = ?",
@@ -174,8 +174,8 @@ def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str 
 
 
 def restore_parents(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> None:
-    """Give copied sessions without a parent theirs, as pairs of parent and child; everything else
-    was copied with them, also that nothing is known of why they have it.
+    """Set the parents of copied sessions that have none, given as (parent, child) pairs. All other
+    columns, including the edge kind, were copied before.
     """
     unexplained = [
         row[0]
@@ -191,7 +191,7 @@ def restore_parents(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> N
         "UPDATE sessions SET parent_session_id = ? WHERE id = ? AND parent_session_id IS NULL",
         edges,
     )
-    # Triggers took these for sessions to which another program gave a parent.
+    # Triggers noted these sessions as changed by another program.
     tx.run_many(
         "UPDATE sessions SET edge_kind = NULL WHERE id = ?", [(child,) for child in unexplained]
     )
@@ -199,7 +199,7 @@ def restore_parents(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> N
 
 
 def start_conversation(tx: WriteTransaction, session_id: str) -> None:
-    """Make a session whose parent is gone the first of its own conversation, with all below it."""
+    """Make a session without a parent the first of its own conversation, with its descendants."""
     waiting, seen = [session_id], {session_id}
     while waiting:
         member = waiting.pop()
@@ -212,7 +212,7 @@ def start_conversation(tx: WriteTransaction, session_id: str) -> None:
 
 
 class _FamilyRow(NamedTuple):
-    """Columns of ``sessions`` that place one in its family."""
+    """Columns of ``sessions`` that describe its place in the family."""
 
     id: str
     parent_session_id: str | None
@@ -228,10 +228,10 @@ class _FamilyRow(NamedTuple):
 def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
     """Recompute chains and listing of one conversation after its edges changed.
 
-    What joins a chain that somebody holds is held with it.
+    A session that joins a leased chain gets the fence of that chain.
 
     Raises:
-        ConversationHeld: a session that is held would become part of another chain.
+        ConversationHeld: a leased session would become part of another chain; nothing is written.
     """
     found = tx.all(
         f"SELECT {names(_FamilyRow._fields)} FROM sessions WHERE conversation_id = ?",
@@ -272,10 +272,10 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
 
 
 def _join_chain(tx: WriteTransaction, session_id: str, chain_id: str, fence: int | None) -> None:
-    """Give a session that has come to a chain the fence of the chain's head."""
+    """Give a session that joined a chain the fence of the chain's head."""
     if session_id != chain_id:
         tx.run("UPDATE sessions SET fence = ? WHERE id = ?", (fence, session_id))
-        # Whoever takes the lease meanwhile changes the head, too: one of both waits for the other.
+        # A rival that takes the lease changes the head, too, so one waits for the other.
         tx.run("UPDATE sessions SET chain_id = chain_id WHERE id = ?", (chain_id,))
 
 

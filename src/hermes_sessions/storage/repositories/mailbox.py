@@ -1,13 +1,13 @@
-"""The mailbox: what was received for a lane and has not been answered, in order.
+"""The mailbox: input that a lane received and has not answered, in order.
 
-A row is ``waiting``, then ``running`` with the turn that took it, then ``done``; or ``dropped``,
-with a reason. A row that comes back to ``waiting`` keeps the number of the turn that had it: what
-was taken together is taken together again. A command that is carried out at once is ``doing``,
-maybe ``happened``, then ``done``. Finished rows stay for a while, so that a message that is
-delivered again is recognised; what they said is in the transcript by then, and not kept twice.
+A row is ``waiting``, then ``running`` in a turn, then ``done``; or ``dropped``, with a reason. If
+it returns to ``waiting``, it keeps its turn id, so that rows taken together are taken together
+again. A command that runs at once is ``doing``, perhaps ``happened``, then ``done``. Finished rows
+stay for a while to recognise messages that are delivered again; their text is removed, because the
+transcript has it.
 
-Whoever adds to a lane or takes from it locks the lane's row first. So ids are in order inside a
-lane, and rivals wait for each other instead of being run again.
+Every transaction that adds to a lane or takes from it locks the lane's row first. So ids are in
+order within a lane, and rivals wait instead of being retried.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
 from hermes_sessions.storage.store import Store
 
-#: A plain message; one that asked for a turn of its own; a command; going on after an interruption.
+#: A plain message; one that needs its own turn; a command; a continuation after an interruption.
 Kind = Literal["message", "queue", "command", "resume"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 DEFAULT_LIMIT: Final = 32
-#: Commands that are being carried out, and not done.
+#: States of commands that are running.
 _IN_HAND: Final = ("doing", "happened")
-#: The reason of a note that nobody sent: that people were told something once.
+#: The reason of a row that no sender caused: it records that users were told something once.
 TOLD: Final = "told"
 _COUNT_OLD: Final = (
     "SELECT COUNT(*) FROM mailbox LEFT JOIN lanes ON lanes.id = mailbox.lane_id "
@@ -39,17 +39,17 @@ _COUNT_OLD: Final = (
 
 
 class MailboxItem(NamedTuple):
-    """One row that waits or runs."""
+    """A row that waits or runs."""
 
     id: int
     lane_id: int
     kind: Kind
-    #: Who sent it; None when that is not known.
+    #: The sender; None if unknown.
     sender: str | None
     text: str | None
-    #: What the host wants to find again; files under ``media``.
+    #: Data of the host; files are under ``media``.
     payload: dict[str, Any]
-    #: The turn that has it, or had it and did not finish.
+    #: The turn that took it, even if that did not finish.
     turn_id: int | None
     received_at: float
 
@@ -58,41 +58,41 @@ _ITEM: Final = ", ".join(MailboxItem._fields)
 
 
 class EnqueueResult(NamedTuple):
-    """What became of something that was received; durable when it is returned."""
+    """The result of receiving an item; committed when it is returned."""
 
-    #: None when it was refused.
+    #: None if the item was refused.
     item_id: int | None
-    #: How many wait in the lane, this one included.
+    #: Number of items waiting in the lane, including this one.
     depth: int
-    #: It was received before; nothing was added.
+    #: A duplicate; nothing was added.
     is_duplicate: bool = False
     #: The mailbox is full; nothing was added.
     is_refused: bool = False
 
 
 class WaitingLane(NamedTuple):
-    """A lane with something to do."""
+    """A lane with waiting items."""
 
     lane_id: int
     session_key: str
     session_id: str
     depth: int
-    #: The number of its oldest item: lower has waited longer.
+    #: The id of its oldest item: a lower one has waited longer.
     oldest_item: int
 
 
 class PendingCommand(NamedTuple):
-    """A command that is being carried out, or was when its process died."""
+    """A command that runs, or ran when its process died."""
 
     id: int
     lane_id: int
     payload: dict[str, Any]
-    #: What it changes has been changed.
+    #: Its change has been made.
     has_happened: bool
 
 
 class Mailbox:
-    """The rows of ``mailbox``. Methods that take a transaction expect the lane to be locked."""
+    """The rows of ``mailbox``. Methods with a write transaction expect a locked lane."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -109,16 +109,16 @@ class Mailbox:
         dedupe: str | None = None,
         limit: int | None = DEFAULT_LIMIT,
     ) -> EnqueueResult:
-        """Add to the end of a lane's mailbox, in which at most *limit* wait.
+        """Add an item to the end of a lane's mailbox, unless *limit* items wait there.
 
-        *dedupe* tells a message that is delivered again from a new one, in whatever lane.
+        *dedupe* identifies the message across all lanes, to recognise repeated deliveries.
 
         Raises:
             MessageTooLarge, InvalidInput: it cannot be stored.
             ConstraintViolated: the same message was put into another lane at the same moment.
         """
         if kind not in KINDS:
-            raise InvalidInput(f"Kind {kind!r} is not known; known are: {', '.join(KINDS)}.")
+            raise InvalidInput(f"Unknown kind {kind!r}; use one of: {', '.join(KINDS)}.")
         if dedupe is not None:
             require_bounded(dedupe, "dedupe")
         stored_payload = _payload_text(payload)
@@ -145,9 +145,7 @@ class Mailbox:
         reason: str,
         kind: Kind = "command",
     ) -> EnqueueResult:
-        """Remember that something was received that needs no turn, and when it is received again,
-        say so.
-        """
+        """Record an item that needs no turn; the result says whether it is a duplicate."""
         if (known := self.find_duplicate(tx, dedupe)) is not None:
             return EnqueueResult(known, 0, is_duplicate=True)
         now = self._store.clock()
@@ -158,7 +156,7 @@ class Mailbox:
         )
         return EnqueueResult(item_id, 0)
 
-    # ── commands that are carried out at once ─────────────────────────────────────────────────
+    # ── commands that run at once ─────────────────────────────────────────────────
 
     def begin_command(
         self,
@@ -169,7 +167,7 @@ class Mailbox:
         reason: str,
         payload: Mapping[str, Any],
     ) -> EnqueueResult:
-        """Note a command that somebody begins to carry out, unless it was received before.
+        """Record the start of a command, unless it was received before.
 
         Raises:
             MessageTooLarge, InvalidInput: it cannot be stored.
@@ -187,7 +185,7 @@ class Mailbox:
 
     @staticmethod
     def command_happened(tx: WriteTransaction, item_id: int) -> None:
-        """Note that what a command changes has been changed."""
+        """Record that a command has made its change."""
         tx.run(
             "UPDATE mailbox SET status = ? WHERE id = ? AND status = ?",
             ("happened", item_id, "doing"),
@@ -195,7 +193,7 @@ class Mailbox:
 
     @staticmethod
     def end_command(tx: WriteTransaction, item_id: int, now: float) -> bool:
-        """End a command that is being carried out; return whether it was."""
+        """End a running command; return whether it was running."""
         return bool(
             tx.run(
                 "UPDATE mailbox SET status = ?, finished_at = ?, payload = NULL "
@@ -206,12 +204,12 @@ class Mailbox:
 
     @staticmethod
     def change_payload(tx: WriteTransaction, item_id: int, payload: Mapping[str, Any]) -> None:
-        """Replace what is kept beside the text of an item."""
+        """Replace the payload of an item."""
         tx.run("UPDATE mailbox SET payload = ? WHERE id = ?", (_payload_text(payload), item_id))
 
     @staticmethod
     def find_command(tx: ReadTransaction, item_id: int) -> PendingCommand | None:
-        """Return a command that is being carried out, or None."""
+        """Return a running command, or None."""
         row = tx.one(
             "SELECT id, lane_id, payload, status FROM mailbox WHERE id = ? AND status IN (?, ?)",
             (item_id, *_IN_HAND),
@@ -220,7 +218,7 @@ class Mailbox:
 
     @staticmethod
     def commands_in_hand(tx: ReadTransaction, namespace: str) -> list[PendingCommand]:
-        """Return the commands that are being carried out, oldest first."""
+        """Return the running commands, oldest first."""
         rows = tx.all(
             "SELECT mailbox.id, mailbox.lane_id, mailbox.payload, mailbox.status FROM mailbox "
             "JOIN lanes ON lanes.id = mailbox.lane_id "
@@ -231,7 +229,7 @@ class Mailbox:
 
     @staticmethod
     def has_later(tx: ReadTransaction, lane_id: int, item_id: int) -> bool:
-        """Tell whether somebody sent something to a lane after an item."""
+        """Return whether a sender sent anything to the lane after an item."""
         row = tx.one(
             "SELECT 1 FROM mailbox WHERE lane_id = ? AND id > ? AND kind <> ? "
             "AND (reason IS NULL OR reason <> ?) LIMIT 1",
@@ -248,7 +246,7 @@ class Mailbox:
 
     @staticmethod
     def depth(tx: ReadTransaction, lane_id: int) -> int:
-        """Return how many wait in a lane."""
+        """Return the number of items waiting in a lane."""
         row = tx.one(
             "SELECT COUNT(*) FROM mailbox WHERE lane_id = ? AND status = ?", (lane_id, "waiting")
         )
@@ -256,7 +254,7 @@ class Mailbox:
 
     @staticmethod
     def has_any(tx: ReadTransaction, lane_id: int) -> bool:
-        """Tell whether anything of a lane waits or runs."""
+        """Return whether a lane has waiting or running items."""
         row = tx.one(
             "SELECT 1 FROM mailbox WHERE lane_id = ? AND status IN (?, ?) LIMIT 1",
             (lane_id, "waiting", "running"),
@@ -265,7 +263,7 @@ class Mailbox:
 
     @staticmethod
     def find_duplicate(tx: ReadTransaction, dedupe: str | None) -> int | None:
-        """Return the number of what was received under this mark, or None."""
+        """Return the id of the item received with this *dedupe* key, or None."""
         if dedupe is None:
             return None
         row = tx.one("SELECT id FROM mailbox WHERE dedupe = ?", (dedupe,))
@@ -273,7 +271,7 @@ class Mailbox:
 
     @staticmethod
     def waiting_lanes(tx: ReadTransaction, namespace: str, limit: int) -> list[WaitingLane]:
-        """Return lanes in which something waits, those that have waited longest first."""
+        """Return lanes with waiting items, longest waiting first."""
         rows = tx.all(
             "SELECT lanes.id, lanes.session_key, lanes.session_id, COUNT(*), MIN(mailbox.id) "
             "FROM mailbox JOIN lanes ON lanes.id = mailbox.lane_id "
@@ -286,19 +284,19 @@ class Mailbox:
 
     @staticmethod
     def waiting(tx: ReadTransaction, lane_id: int) -> list[MailboxItem]:
-        """Return what waits in a lane, in order."""
+        """Return the waiting items of a lane, in order."""
         return _items(tx, "lane_id = ? AND status = ?", (lane_id, "waiting"))
 
     @staticmethod
     def of_turn(tx: ReadTransaction, turn_id: int) -> list[MailboxItem]:
-        """Return what a turn has taken and not finished, in order."""
+        """Return the unfinished items of a turn, in order."""
         return _items(tx, "turn_id = ? AND status = ?", (turn_id, "running"))
 
-    # ── writing, in somebody's transaction ────────────────────────────────────────────────────
+    # ── writing, in the caller's transaction ────────────────────────────────────────────────────
 
     @staticmethod
     def give_to(tx: WriteTransaction, turn_id: int, item_ids: Sequence[int]) -> None:
-        """Make rows that wait those of a running turn."""
+        """Assign waiting items to a running turn."""
         tx.run(
             f"UPDATE mailbox SET status = ?, turn_id = ? "
             f"WHERE id IN ({placeholders(len(item_ids))})",
@@ -309,8 +307,8 @@ class Mailbox:
     def settle(
         tx: WriteTransaction, turn_id: int, now: float, *, reason: str, keep_text: bool
     ) -> int:
-        """End what a turn has; return how many that were. Without *keep_text* only the fact is
-        kept that they were received.
+        """Finish the items of a turn; return their number. Without *keep_text*, remove text and
+        payload.
         """
         forgotten = "" if keep_text else ", text = NULL, payload = NULL"
         return tx.run(
@@ -321,9 +319,9 @@ class Mailbox:
 
     @staticmethod
     def give_back(tx: WriteTransaction, turn_id: int, item_ids: Iterable[int] | None = None) -> int:
-        """Let what a turn has wait again, in its old place; return how many that were.
+        """Return items of a turn to waiting, in their old order; return their number.
 
-        Rows that are named leave the turn; without names all of them wait, to be taken together.
+        Given ids leave the turn. Without ids, all items wait and will be taken together again.
         """
         if item_ids is None:
             return tx.run(
@@ -341,7 +339,7 @@ class Mailbox:
 
     @staticmethod
     def drop(tx: WriteTransaction, lane_id: int, now: float, *, reason: str) -> int:
-        """Drop what waits in a lane; return how many that were."""
+        """Drop the waiting items of a lane; return their number."""
         return tx.run(
             "UPDATE mailbox SET status = ?, finished_at = ?, reason = ? "
             "WHERE lane_id = ? AND status = ?",
@@ -350,19 +348,19 @@ class Mailbox:
 
     @staticmethod
     def drop_turn(tx: WriteTransaction, turn_id: int, now: float, *, reason: str) -> int:
-        """Drop what a turn has; return how many that were."""
+        """Drop the items of a turn; return their number."""
         return tx.run(
             "UPDATE mailbox SET status = ?, finished_at = ?, reason = ? "
             "WHERE turn_id = ? AND status = ?",
             ("dropped", now, reason, turn_id, "running"),
         )
 
-    # ── forgetting ────────────────────────────────────────────────────────────────────────────
+    # ── deleting ────────────────────────────────────────────────────────────────────────────
 
     def forget(self, namespace: str, older_than: float, *, batch: int = 500) -> int:
-        """Delete rows of a bot that were finished before a moment, in short steps; return how many.
+        """Delete items of a namespace that finished before *older_than*, in short transactions.
 
-        From then on a message that is delivered again is a new one.
+        Afterwards a repeated delivery of such an item counts as new. Returns the number deleted.
         """
         return run_in_batches(
             self._store.provider,
@@ -375,7 +373,7 @@ class Mailbox:
 def _forget(tx: WriteTransaction, namespace: str, older_than: float, batch: int) -> int:
     removed = 0
     for status in ("done", "dropped"):
-        # By id, which is nearly the order in which they were finished, and has an index.
+        # In the order of ids, which is indexed and nearly the order in which rows finished.
         rows = tx.all(
             "SELECT mailbox.id, mailbox.finished_at FROM mailbox "
             "LEFT JOIN lanes ON lanes.id = mailbox.lane_id WHERE mailbox.status = ? "

@@ -43,10 +43,8 @@ from hermes_sessions.storage.store import Store
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import MessageRecord
 
-# What lists show of a session, worked out anew from its messages.
-#
-# Appending keeps these columns as it goes; whoever takes messages away, or brings them back, calls
-# `refresh_summary`.
+# Appending updates the summary columns of a session. Code that hides, removes or restores messages
+# calls `refresh_summary` to recompute them.
 
 
 _IN_FORCE: Final = "session_id = ? AND active = 1 AND compacted = 0"
@@ -89,7 +87,7 @@ def refresh_derived(tx: WriteTransaction, session_id: str) -> None:
 
 
 def refresh_thread(tx: WriteTransaction, session_id: str) -> None:
-    """Let the tip of the thread that a session is part of be as recent as its most recent part."""
+    """Set the activity of the thread's tip to the latest activity in its chain."""
     row = tx.one(
         "SELECT part.conversation_id, part.chain_id, head.tip_id "
         "FROM sessions part JOIN sessions head ON head.id = part.chain_id WHERE part.id = ?",
@@ -133,8 +131,8 @@ class Messages:
     """The rows of ``messages``."""
 
     def __init__(self, store: Store, on_change: Callable[[int], None] = lambda _: None) -> None:
-        """*on_change* is told how many messages were stored, or that some were removed, after they
-        were.
+        """*on_change* is called after the commit, with the number of stored messages, or 1 after a
+        removal.
         """
         self._store = store
         self._on_change = on_change
@@ -159,7 +157,7 @@ class Messages:
                 )
             )
         if stored is None:
-            # The longer way also finds out why the shorter one was not open.
+            # The general path also finds out why the fast path was refused.
             stored = provider.write(
                 lambda tx: append_prepared(tx, self._store, session_id, [prepared], fence)[0],
                 isolated=False,
@@ -179,7 +177,7 @@ class Messages:
             if unknown:
                 raise InvalidInput(
                     f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
-                    f"Known are: {', '.join(MESSAGE_FIELDS)}."
+                    f"Known fields: {', '.join(MESSAGE_FIELDS)}."
                 )
             prepared.append(self._prepare(message, now + index * _MICROSECOND))
         if not prepared:
@@ -261,7 +259,7 @@ class Messages:
             )
 
 
-#: LIMIT that means everything, on every database.
+#: A LIMIT that means "no limit" on every database.
 _ALL: Final = 2**62
 
 
@@ -274,7 +272,7 @@ def append_prepared(
 ) -> list[int]:
     """Write checked messages at the end of a session and return their ids, in order.
 
-    A message whose external id is already stored is not written again.
+    A message whose external id is already stored is not written again; its stored id is returned.
 
     Raises:
         UnknownSession: there is no such session.
@@ -317,9 +315,9 @@ def _reserve_ordinals(
     preview = next((m.preview for m in messages if m.preview is not None), None)
     may_write, token = fence_condition(fence)
     update = (
-        # Some databases evaluate one after the other: the old message_count is needed first. The
-        # activity of a session without messages is its start, which the first message replaces,
-        # unless a late message in an earlier part of the thread has raised it.
+        # Some databases assign in order, so the old message_count must be read first. Without
+        # messages, a session was last active at its start. The first message replaces that time,
+        # unless a late message in an earlier session of the thread has raised it.
         f"UPDATE sessions SET last_active = CASE WHEN last_active > ? "
         f"AND (message_count > 0 OR last_active > started_at) THEN last_active ELSE ? END, "
         f"message_count = COALESCE(message_count, 0) + ?, "
@@ -354,7 +352,7 @@ def _reserve_ordinals(
         raise UnknownSession(session_id)
     next_ordinal, listed, chain_id = row
     if not listed:
-        # A late message in a session that was continued brings the whole thread up.
+        # A late message in a continued session makes the whole thread recent.
         tx.run(
             "UPDATE sessions SET last_active = ? WHERE last_active < ? "
             "AND id = (SELECT tip_id FROM (SELECT tip_id FROM sessions WHERE id = ?) AS head)",
@@ -369,7 +367,7 @@ def _stored_external_ids(
     wanted = {m.external_id for m in messages if m.external_id is not None}
     if not wanted:
         return {}
-    # Rivals with the same external id wait here for each other.
+    # Rivals with the same external id wait here.
     for_update = store.provider.dialect.for_update
     session = tx.one(
         f"SELECT id FROM sessions WHERE id = ? AND {VISIBLE}{for_update}", (session_id,)
@@ -388,11 +386,11 @@ def _stored_external_ids(
 
 
 def delete_messages(tx: WriteTransaction, session_id: str) -> None:
-    """Delete every message of a session, and what was derived from them."""
+    """Delete all messages and rewinds of a session, and reset its summary columns."""
     if not _is_visible(tx.one, session_id):
         return
     tx.run("DELETE FROM rewinds WHERE session_id = ?", (session_id,))
-    # Without it, triggers do not note the session once per message.
+    # NULL keeps the triggers from noting the session once per message.
     tx.run("UPDATE sessions SET last_active = NULL WHERE id = ?", (session_id,))
     tx.run("DELETE FROM messages WHERE session_id = ?", (session_id,))
     refresh_summary(tx, session_id)

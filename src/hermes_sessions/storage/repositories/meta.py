@@ -1,4 +1,4 @@
-"""Small named values: markers and settings of the programs that use the store."""
+"""Key-value pairs: markers and settings of the store and the programs that use it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A message on its way into the store: checked, and brought into the form that is stored.
+"""Validates new messages and converts them to their stored form.
 
-Nothing here touches a database, so a message that cannot be stored is refused before anything is
-written.
+No function uses the database, so an invalid message is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -27,16 +26,17 @@ class NewMessage(NamedTuple):
     values: tuple[Any, ...]
     timestamp: float
     tool_calls: int
-    #: What listings show if this is the session's first user message.
+    #: The preview in lists, if this is the session's first user message.
     preview: str | None
     external_id: str | None
 
 
 def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -> NewMessage:
-    """Check one message and bring it into the form that is stored.
+    """Validate a message and convert it to its stored form.
 
     Raises:
-        InvalidInput, MessageTooLarge: nothing was written.
+        InvalidInput: a field has an invalid value.
+        MessageTooLarge: its texts take more than *max_message_bytes*.
     """
     role = message.get("role")
     if not isinstance(role, str) or not role:
@@ -47,7 +47,7 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     columns: dict[str, Any] = dict.fromkeys(STORED_FIELDS)
     columns["timestamp"] = timestamp
     columns["content"], columns["content_type"] = encode_content(content)
-    # Nearly every message lacks nearly every one of these.
+    # Most of these fields are missing in most messages.
     for name in MESSAGE_TEXTS:
         if (value := message.get(name)) is not None:
             columns[name] = _text(name, value)
@@ -72,14 +72,14 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
 
 
 def _as_it_reads(content: Any, columns: Mapping[str, Any]) -> Any:
-    """Return content as it is read back: numbers and the like as the text they became."""
+    """Return content as it reads back: numbers and other scalars become text."""
     return columns["content"] if columns["content_type"] is None else content
 
 
 def require_size(values: Iterable[Any], limit: int) -> None:
     """Raise `MessageTooLarge` when the texts of a message take more than *limit* bytes."""
     texts = [value for value in values if isinstance(value, str)]
-    # A character takes at most four bytes, an escaped one seven: most messages need no count.
+    # A character takes at most four bytes, an escaped one seven: short messages need no count.
     if sum(map(len, texts)) * 7 <= limit:
         return
     size = sum(len(encode_text(text).encode("utf-8")) for text in texts)
@@ -88,7 +88,7 @@ def require_size(values: Iterable[Any], limit: int) -> None:
 
 
 def calls_in(tool_calls: Any) -> int:
-    """Count tool calls as they read back, given as a value or as the JSON text of one."""
+    """Return the number of tool calls, given as a value or as JSON text."""
     if isinstance(tool_calls, str):
         tool_calls = from_json(tool_calls, [])
     return count_tool_calls(tool_calls)

@@ -1,8 +1,8 @@
-"""The outbox: replies that are to be sent, or were, in order for each chat.
+"""The outbox: replies to send and sent ones, in order for each chat.
 
-A reply is written in the transaction that ends its turn. The process that delivers it claims it for
-a while. A claim that ran out is anybody's, and so is one of a process that has ended, or was found
-dead: a reply survives the death of the process that was sending it, and does not wait for long.
+A reply is written in the transaction that ends its turn. A process claims it for a limited time to
+deliver it. Other processes can claim it once the claim expires or its process has ended or was
+found dead, so a reply survives the death of the process that sends it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
 from hermes_sessions.storage.store import Store
 
-# Drafts that people see: which message shows what a turn has said so far.
-#
-# A draft is a row of the outbox that is not to be sent: it was. So whoever goes on with the input
-# of a process that died replaces that message instead of beginning another one, and a draft that
-# nobody goes on with is found.
+# A draft is the message that shows an answer while it is written. Its outbox row is not sent again.
+# It lets the process that continues a dead process's turn replace that message instead of starting
+# another one, and it lets abandoned drafts be found.
 
 
 DRAFT: Final = "draft"
-#: Seconds that whoever ran a turn has, after its end, to do something about its draft.
+#: Seconds after the end of a turn in which its process can still finish its draft.
 _OWN_TIME: Final = 5.0
 
 
 class Drafts:
-    """The drafts of one namespace. Of a turn there is one at most."""
+    """The drafts of one namespace; a turn has at most one."""
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._store = store
@@ -40,9 +38,10 @@ class Drafts:
         self._outbox = Outbox(store, namespace)
 
     def note(self, shown: NewReply) -> bool:
-        """Remember that a turn's draft is shown, by ``draft_id``; return False, having done
-        nothing, when the turn has ended: then what it said replaces that message, or somebody else
-        does.
+        """Record the draft of a turn, by ``draft_id``.
+
+        Returns False and does nothing if the turn has ended: its reply or another process
+        replaces the message then.
         """
         running = (
             "SELECT 1 FROM turns WHERE id = ? AND ended_at IS NULL"
@@ -58,7 +57,7 @@ class Drafts:
         return self._store.provider.write(work, isolated=False)
 
     def of_turn(self, turn_id: int) -> str | None:
-        """Return the message that shows what a turn has said; None when it has none, any more."""
+        """Return the id of the message that shows a turn's draft, or None."""
         with self._store.provider.read() as tx:
             row = tx.one(
                 "SELECT draft_id FROM outbox WHERE turn_id = ? AND status = ?", (turn_id, DRAFT)
@@ -66,7 +65,7 @@ class Drafts:
         return None if row is None else row[0]
 
     def adopt(self, turn_id: int, by: int) -> str | None:
-        """Make the draft of a turn that did not finish that of the next one; return its message."""
+        """Move the draft of an unfinished turn to the turn *by*; return its message id, or None."""
 
         def work(tx: WriteTransaction) -> bool:
             return bool(
@@ -79,21 +78,21 @@ class Drafts:
         return self.of_turn(by) if self._store.provider.write(work, isolated=False) else None
 
     def forget(self, turn_id: int) -> bool:
-        """Forget the draft of a turn; return whether there was one, and so whether it was the
-        caller's.
+        """Delete the draft of a turn; return whether there was one. Of several rivals, one gets
+        True.
         """
         return self._store.provider.write(lambda tx: self.forget_in(tx, turn_id), isolated=False)
 
     @staticmethod
     def forget_in(tx: WriteTransaction, turn_id: int) -> bool:
-        """Do so together with what else *tx* does."""
+        """Delete the draft of a turn inside an open transaction."""
         return bool(tx.run("DELETE FROM outbox WHERE turn_id = ? AND status = ?", (turn_id, DRAFT)))
 
     def finish_left(self, text: str, *, besides: Collection[int] = ()) -> int:
-        """Have *text* put in the place of drafts that nobody goes on with; return how many.
+        """Queue *text* as the replacement of abandoned drafts; return their number.
 
-        That is so where nothing runs or waits in the lane, nor did a moment ago, and not for the
-        turns *besides*: whoever still shows a draft knows that better than a clock, which may jump.
+        A draft is abandoned when nothing runs or waits in its lane, nor did shortly before. Turns
+        in *besides* are skipped: the caller still shows them, and a clock may jump.
         """
         now = self._store.clock()
         not_besides = f"AND turn_id NOT IN ({placeholders(len(besides))}) " if besides else ""
@@ -125,8 +124,8 @@ class Drafts:
 
 Status = Literal["waiting", "sending", "sent", "dead"]
 UNFINISHED: Final = ("waiting", "sending")
-#: When a reply is due that was not tried yet, also by a clock that was put back meanwhile, or one
-#: of another host.
+#: Due time of a new reply: in the past for every clock, even one that was set back or that of
+#: another host.
 DUE_ALREADY: Final = 0.0
 
 _COLUMNS: Final = (
@@ -157,22 +156,22 @@ _INSERT: Final = (
 
 
 class Outgoing(NamedTuple):
-    """A reply on its way."""
+    """A stored reply."""
 
     id: int
     platform: str
     chat_hash: str
-    #: Where it goes, as the gateway wrote it: JSON.
+    #: The destination, as JSON of the gateway.
     target: str
     text: str
     status: Status
-    #: How often sending failed.
+    #: Number of failed attempts.
     attempts: int
-    #: Parts of a long text that were sent.
+    #: Number of parts of a long text that were sent.
     parts_sent: int
     draft_id: str | None
     sent_ids: tuple[str, ...]
-    #: When it is tried again, if it is later than `DUE_ALREADY`.
+    #: Time of the next attempt, unless it is `DUE_ALREADY`.
     next_at: float
     error: str | None
     created_at: float
@@ -183,7 +182,7 @@ class Outgoing(NamedTuple):
 
 
 class NewReply(NamedTuple):
-    """A reply to be sent; *chat* names the place within the platform in which order matters."""
+    """A reply to send; replies with the same *chat* are sent in order."""
 
     platform: str
     chat: str
@@ -212,7 +211,7 @@ class Outbox:
         *,
         status: Literal["waiting", "draft"] = "waiting",
     ) -> int:
-        """Do so together with what else *tx* does. A ``draft`` is not sent: see `Drafts`."""
+        """Store a reply inside an open transaction. A ``draft`` is not sent; see `Drafts`."""
         return tx.insert(
             _INSERT,
             (
@@ -241,16 +240,15 @@ class Outbox:
         limit: int,
         besides: Collection[int] = (),
     ) -> list[Outgoing]:
-        """Take replies that are due on these platforms: the oldest unfinished one of each chat.
+        """Claim due replies on these platforms for *seconds*: the oldest open one of each chat.
 
-        They are the caller's for so many seconds, and those with the numbers *besides* are not
-        taken: whoever still sends a reply knows that better than a clock, which may jump.
+        Replies in *besides* are skipped: the caller still sends them, and a clock may jump.
         """
         if not platforms:
             return []
         now = self._store.clock()
         not_besides = f"AND id NOT IN ({placeholders(len(besides))}) " if besides else ""
-        # What is before it in the same chat has to be sent or given up first.
+        # Earlier replies to the same chat must be sent or given up first.
         due = (
             f"{_SELECT} WHERE namespace = ? AND platform IN ({placeholders(len(platforms))}) "
             "AND ((status = ? AND next_at <= ?) OR (status = ? AND claimed_until < ?)) "
@@ -267,7 +265,7 @@ class Outbox:
             claimed = []
             for row in tx.all(due, params):
                 found = _outgoing(row)
-                # Others look at the same rows: whoever changes it first has it.
+                # Rivals see the same rows; the first update wins.
                 if tx.run(
                     "UPDATE outbox SET status = ?, claimed_by = ?, claimed_until = ? WHERE id = ? "
                     "AND (status = ? OR (status = ? AND claimed_until < ?))",
@@ -279,8 +277,8 @@ class Outbox:
         return self._store.provider.write(work, isolated=False)
 
     def release_claims_of_ended_processes(self) -> int:
-        """Let what processes claimed that have ended, or were found dead, be claimed by others at
-        once; return how many replies that were.
+        """Release the claims of processes that ended or were found dead, before they expire; return
+        the number of replies.
         """
         with self._store.provider.read() as tx:
             left = tx.all(
@@ -306,10 +304,10 @@ class Outbox:
         return self._store.provider.write(work, isolated=False)
 
     def part_sent(self, outgoing: Outgoing, message_id: str, *, seconds: float) -> Outgoing:
-        """Remember that the next part was sent, and under which id; claim the rest for longer.
+        """Record the message id of the next sent part, and extend the claim.
 
         Raises:
-            NotFound: the claim ran out, and somebody else has it.
+            NotFound: the claim expired, and another process has the reply.
         """
         sent_ids = (*outgoing.sent_ids, message_id)
         self._change(
@@ -320,12 +318,12 @@ class Outbox:
         return outgoing._replace(parts_sent=outgoing.parts_sent + 1, sent_ids=sent_ids)
 
     def sent(self, outgoing: Outgoing) -> None:
-        """Remember that all of it was sent. Raises as `part_sent` does."""
+        """Record that all parts were sent. Raises like `part_sent`."""
         now = self._store.clock()
         self._change(outgoing, "status = ?, finished_at = ?, error = NULL", ("sent", now))
 
     def postpone(self, outgoing: Outgoing, seconds: float, error: str, *, failed: bool) -> None:
-        """Have it tried again later; *failed* counts as an attempt. Raises as `part_sent` does."""
+        """Schedule another attempt; *failed* counts this one. Raises like `part_sent`."""
         self._change(
             outgoing,
             "status = ?, next_at = ?, attempts = ?, error = ?",
@@ -333,8 +331,8 @@ class Outbox:
         )
 
     def give_up(self, outgoing: Outgoing, error: str) -> None:
-        """Remember that it could not be delivered; it stays visible until somebody decides. Raises
-        as `part_sent` does.
+        """Mark the reply as dead; it stays listed until an operator decides. Raises like
+        `part_sent`.
         """
         self._change(
             outgoing,
@@ -351,9 +349,10 @@ class Outbox:
             raise NotFound(f"Reply {outgoing.id} is being sent by another process.")
 
     def undelivered(self, number: int, part: int, message_id: str, error: str) -> bool:
-        """Remember that a part that the platform had taken did not arrive, as it said later: the
-        reply is dead, and is sent again from that part if somebody decides so. Return False, having
-        done nothing, when there is no such part, or this is known.
+        """Record that the platform reported a sent part as undelivered.
+
+        The reply becomes dead; `revive` sends it again from that part. Returns False and does
+        nothing if the part is unknown or already reported.
         """
 
         def work(tx: WriteTransaction) -> bool:
@@ -368,7 +367,7 @@ class Outbox:
             if status == "dead":
                 return False
             sent_ids = json.loads(stored_ids) if stored_ids else []
-            # What is being sent may have failed before it is remembered that it was sent.
+            # The failure may be reported before the part is recorded as sent.
             is_this = parts_sent == part if part >= len(sent_ids) else sent_ids[part] == message_id
             if not is_this:
                 return False
@@ -381,7 +380,7 @@ class Outbox:
 
         return self._store.provider.write(work, isolated=False)
 
-    # ── looking and deciding ──────────────────────────────────────────────────────────────────
+    # ── listing and deciding ──────────────────────────────────────────────────────────────────
 
     def list(self, statuses: Sequence[Status], *, limit: int = 100) -> list[Outgoing]:
         """Return replies in these states, newest first."""
@@ -394,7 +393,7 @@ class Outbox:
         return [_outgoing(row) for row in rows]
 
     def has_unsent(self, platform: str, chat: str) -> bool:
-        """Tell whether anything is still to be sent to a chat."""
+        """Return whether a chat has unsent replies."""
         with self._store.provider.read() as tx:
             row = tx.one(
                 "SELECT 1 FROM outbox WHERE chat_hash = ? AND namespace = ? AND status IN (?, ?) "
@@ -404,7 +403,7 @@ class Outbox:
         return row is not None
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are in each state."""
+        """Return the number of replies by status."""
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT status, COUNT(*) FROM outbox WHERE namespace = ? GROUP BY status",
@@ -413,7 +412,7 @@ class Outbox:
         return {status: int(count) for status, count in rows}
 
     def revive(self, number: int) -> None:
-        """Have a dead reply sent again, from the first part that was not.
+        """Queue a dead reply again, from its first unsent part.
 
         Raises:
             NotFound: there is no dead reply with this number.
@@ -432,8 +431,8 @@ class Outbox:
             )
 
     def forget(self, finished_before: float, *, batch: int = 500) -> int:
-        """Delete replies that were sent or given up before that time, in short steps; return how
-        many.
+        """Delete replies that were sent or given up before that time, in short transactions; return
+        their number.
         """
         total = 0
         for status in ("sent", "dead"):
@@ -459,7 +458,7 @@ class Outbox:
 
 
 def chat_hash(platform: str, chat: str) -> str:
-    """Return what stands for a chat in the index, however long its id is."""
+    """Return the digest of a chat for the index, whatever the length of its id."""
     return hashlib.sha256(f"{platform}\0{chat}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Processes that run turns: rows with a heartbeat, so that others know who is alive.
+"""Processes that run turns, with heartbeats that show which are alive.
 
-A process that ended says so, and whether it had finished what it did. One that is silent for too
-long is dead to the others, also when it only sleeps: its leases can be taken from it.
+A process records its end, and whether it had finished its work. A process without a heartbeat for
+too long counts as dead, even if it is only suspended, and loses its leases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Process(NamedTuple):
     version: str | None
     started_at: float
     heartbeat_at: float
-    #: Set when it said goodbye, or when another found it dead.
+    #: Set when it ended, or when another process found it dead.
     ended_at: float | None = None
-    #: 1 when it had finished what it did.
+    #: 1 if it had finished its work.
     clean: int = 0
 
 
@@ -52,7 +52,7 @@ class Processes:
         pid: int | None = None,
         version: str | None = None,
     ) -> Process:
-        """Note that a process started, by default this one, under a new id."""
+        """Register a process, by default this one, under a new id."""
         now = self._store.clock()
         process = Process(
             require_bounded(process_id or os.urandom(8).hex(), "process id"),
@@ -75,7 +75,7 @@ class Processes:
         return process
 
     def beat(self, process_id: str) -> bool:
-        """Say that a process is alive; return False when it has ended, to the others at least."""
+        """Record a heartbeat; return False if the process has ended or was found dead."""
         now = self._store.clock()
         return bool(
             self._store.provider.write(
@@ -95,10 +95,10 @@ class Processes:
         silent_since: float | None = None,
         tx: WriteTransaction | None = None,
     ) -> bool:
-        """Note that a process ended; return whether this call did, which one does alone.
+        """Record the end of a process; return True for exactly one of several callers.
 
-        With *silent_since*, only if no heartbeat came after that time. Inside an open transaction
-        with *tx*.
+        With *silent_since*, only if it has no later heartbeat. Uses the open transaction *tx* if
+        given.
         """
         now = self._store.clock()
         silent = "" if silent_since is None else " AND heartbeat_at <= ?"
@@ -118,15 +118,15 @@ class Processes:
     def living(
         self, namespace: str, dead_after: float, *, tx: ReadTransaction | None = None
     ) -> list[Process]:
-        """Return the processes that have not ended and were heard of in the last *dead_after*
-        seconds, oldest first.
+        """Return the running processes with a heartbeat in the last *dead_after* seconds, oldest
+        first.
         """
         return self._unended(namespace, ">", dead_after, tx)
 
     def dead(
         self, namespace: str, dead_after: float, *, tx: ReadTransaction | None = None
     ) -> list[Process]:
-        """Return the processes that have not ended and are silent for longer than that."""
+        """Return the processes that have not ended and sent no heartbeat for that long."""
         return self._unended(namespace, "<=", dead_after, tx)
 
     @staticmethod
@@ -137,7 +137,7 @@ class Processes:
 
     @staticmethod
     def not_ended(tx: ReadTransaction, process_ids: Collection[str]) -> set[str]:
-        """Return those of these processes that have not ended, and were not found dead."""
+        """Return which of these processes have neither ended nor been found dead."""
         if not process_ids:
             return set()
         rows = tx.all(
@@ -148,7 +148,7 @@ class Processes:
         return {row[0] for row in rows}
 
     def newest(self, namespace: str, kind: str) -> Process | None:
-        """Return the process of this kind that started last, ended or not."""
+        """Return the process of this kind that started last, even if it has ended."""
         with self._store.provider.read() as tx:
             row = tx.one(
                 f"{_SELECT} WHERE namespace = ? AND kind = ? "

@@ -1,4 +1,4 @@
-"""Rewind: taking back the end of a transcript without losing it."""
+"""Rewinds: hide the end of a transcript in a way that can be undone."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ class Rewinds:
     def rewind_turns(
         self, session_id: str, turns: int, *, fence: int | None
     ) -> tuple[RewindResult, list[MessageRecord]] | None:
-        """Take back the last *turns* user messages, or all there are, in one transaction. Return
-        what `rewind` returns, and these messages, newest first; None when there are none.
+        """Rewind the last *turns* user messages, or all there are, in one transaction.
+
+        Returns the result of `rewind` and these messages, newest first; None without any.
         """
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> tuple[RewindResult, list[MessageRecord]] | None:
-            # The session is locked from here on: nothing is added in between.
+            # Locks the session: no message is added from here on.
             lock_session(tx, self._store, session_id, fence)
             recent = _recent_user_messages(tx, session_id, turns)
             if not recent:
@@ -59,7 +60,7 @@ class Rewinds:
 
     @staticmethod
     def _rewind(tx: WriteTransaction, session_id: str, message_id: int, now: float) -> RewindResult:
-        # The counter is raised first: it locks the session against appends until commit.
+        # Updating the counter first locks the session against appends until commit.
         known = tx.run(
             f"UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ? AND {VISIBLE}",
             (session_id,),
@@ -158,7 +159,7 @@ def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> l
 class _Rewind(NamedTuple):
     id: int
     target_message_id: int
-    #: Place of the message that was last after the rewind; 0 when none was left.
+    #: Ordinal of the last message after the rewind; 0 if none was left.
     head_ordinal: int
 
 
@@ -181,10 +182,10 @@ def _in_force(tx: ReadTransaction, session_id: str, wanted: int | None) -> _Rewi
 
 
 def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewind) -> None:
-    """Refuse what would join messages that never followed each other.
+    """Raise if a restore would join messages that never followed each other.
 
-    A message always follows the one that was last when it was added. So its last message tells
-    which transcript is in force, and a rewind can be undone where that is the one it left.
+    A message follows the one that was last when it was added, so the last message identifies the
+    transcript in force. A rewind can be undone only on the transcript that it left.
     """
     later = tx.one(
         "SELECT COUNT(*), MIN(ordinal) FROM messages "
@@ -192,7 +193,7 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
         (session_id, rewind.head_ordinal),
     )
     if later and later[0]:
-        # Some user message between the two always leads back to where the rewind left off.
+        # Rewinding to the first user message after the rewind leads back to where it left off.
         back = tx.one(
             "SELECT id FROM messages WHERE session_id = ? AND role = ? AND ordinal > ? "
             "AND ordinal <= ? ORDER BY ordinal DESC LIMIT 1",
@@ -216,7 +217,7 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
 
 
 def _head(tx: ReadTransaction, session_id: str, before: int) -> tuple[int | None, int]:
-    """Return id and ordinal of the last message in force before a place; (None, 0) without one."""
+    """Return (id, ordinal) of the last message in force before an ordinal, else (None, 0)."""
     row = tx.one(
         "SELECT id, ordinal FROM messages WHERE session_id = ? AND active = 1 AND ordinal < ? "
         "ORDER BY ordinal DESC LIMIT 1",

@@ -1,4 +1,4 @@
-"""Columns in the order they are read, and how a row becomes the record callers get."""
+"""Lists of columns in reading order, and the conversion of rows to records."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from hermes_sessions.storage.tables import MESSAGES, SESSIONS, given, names_of
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import MessageRecord, SessionRecord
 
-# A scope as SQL: which rows of ``sessions`` whoever asks may see.
-
 
 def scope_condition(
     scope: Scope, column: Callable[[str], str] = lambda name: name
 ) -> tuple[str, tuple[Any, ...]]:
-    """Return a condition and its parameters; *column* says how a column of the session is written.
+    """Return the SQL condition and parameters for the sessions that a scope may see.
 
-    Everything that is set must hold, and a session without the value asked for is not seen.
+    *column* returns the SQL of a session's column. All limits that are set must match; NULL matches
+    none.
     """
     parts, params = ["1 = 1"], list[Any]()
     for name, wanted in (("user_id", scope.user_id), ("source", scope.source)):
@@ -41,19 +40,19 @@ Record = dict[str, Any]
 #: Columns that callers see: the documented ones, then ours.
 SESSION_COLUMNS: Final = names_of(SESSIONS, "given", "shown")
 MESSAGE_COLUMNS: Final = names_of(MESSAGES, "given", "shown")
-#: Columns of an export; it leaves the last ones out where they are empty.
+#: Columns of an export, which omits the last ones when they are empty.
 EXPORTED_SESSION_COLUMNS: Final = [*SESSION_COLUMNS, *names_of(SESSIONS, "exported")]
 EXPORTED_MESSAGE_COLUMNS: Final = [*MESSAGE_COLUMNS, *names_of(MESSAGES, "exported")]
-#: What a caller says about a message, and of that: texts, and JSON as text.
+#: Fields of a message that callers give; among these, texts and JSON stored as text.
 MESSAGE_FIELDS: Final = names_of(MESSAGES, "given")
 MESSAGE_TEXTS: Final = given(MESSAGES, "text")
 MESSAGE_JSON: Final = given(MESSAGES, "json")
-#: Of that, what only an assistant's messages have.
+#: Fields that only messages of an assistant have.
 ASSISTANT_FIELDS: Final = [column.name for column in MESSAGES.columns if column.assistant_only]
-#: The columns in which that is stored; ``content_type`` says what the content is.
+#: The columns that store these fields; ``content_type`` is the encoding of the content.
 STORED_FIELDS: Final = [*MESSAGE_FIELDS, "content_type"]
 
-#: Verbs see a session only while it is not in the trash.
+#: Condition for sessions that are not in the trash.
 VISIBLE: Final = "trashed_at IS NULL"
 
 
@@ -80,7 +79,7 @@ def message_record(row: Row) -> MessageRecord:
 
 
 def decode_message(record: Record, content_type: str | None) -> None:
-    """Put content and tool calls as callers get them in the place of the stored texts."""
+    """Replace the stored texts of content and tool calls by their decoded values."""
     if content_type is not None:
         record["content"] = decode_content(record["content"], content_type)
     if record["tool_calls"] is not None:

@@ -1,4 +1,4 @@
-"""Search: the verbs over the finder, and the care of the index."""
+"""Search: queries, and the maintenance of the search index."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-#: Messages that `close` still indexes, and seconds after which it leaves them to others.
+#: Limits of the indexing at `close`: messages and seconds. Other processes index the rest.
 _ON_CLOSE: Final = 200
 _SECONDS_ON_CLOSE: Final = 5.0
-#: Seconds that work nobody waits for waits for other writers.
+#: Seconds that background work waits for other writers.
 _BACKGROUND_PATIENCE: Final = 0.5
 _SORTS: Final = ("relevance", "newest", "oldest")
 _EVERYTHING: Final = 2**31
@@ -50,10 +50,10 @@ _DOCUMENTED: Final = (
 
 
 class Search:
-    """Questions to the store."""
+    """Answers searches and maintains the index."""
 
     def __init__(self, store: Store, on_backlog: Callable[[int], None] = lambda _: None) -> None:
-        """*on_backlog* is told how many messages are left to be indexed after a search."""
+        """*on_backlog* is called after a search with the number of messages not yet indexed."""
         self._store = store
         self._maintenance = IndexMaintenance(store, store.provider.search_index)
         self._executor = SearchExecutor(
@@ -139,7 +139,7 @@ class Search:
         return answer
 
     def _check_open(self) -> None:
-        # A closed handle says so whatever the question is.
+        # A closed handle raises for every query, even an empty one.
         _ = self._store.provider.read_only
 
     def status(self) -> IndexStatus:
@@ -170,10 +170,10 @@ class Search:
         return {"indexed": indexed, "rebuilt": rebuild or rebuilt}
 
     def catch_up(self, is_unwanted: Callable[[], bool] = lambda: False) -> None:
-        """Index what waits now, and merge a little, unless somebody wants the store more.
+        """Index the messages that wait now and merge a little, unless *is_unwanted* says to stop.
 
-        What comes meanwhile waits for the next time: in a stream of messages, a few at a time
-        would cost more than the messages themselves.
+        Messages that arrive meanwhile wait for the next call: indexing a stream in small batches
+        would cost more than storing it.
         """
         with self._store.provider.read() as tx:
             lag = self._maintenance.lag(tx)
@@ -186,7 +186,7 @@ class Search:
             self._maintenance.tidy_once(patience=_BACKGROUND_PATIENCE)
 
     def finish(self) -> None:
-        """Index a bounded part of what waits, before a process ends."""
+        """Index a bounded number of waiting messages before the process ends."""
         try:
             self._maintenance.catch_up(
                 _ON_CLOSE,
@@ -195,8 +195,8 @@ class Search:
                 step_seconds=STEP_SECONDS,
             )
         except HermesSessionsError as error:
-            # Nothing is lost: the next search or process does it.
-            logger.info("the search index could not be updated now: %s", error)
+            # The next search or process catches up.
+            logger.info("could not update the search index now: %s", error)
 
 
 def _require_types(query: object, scope: object, **numbers: object) -> None:

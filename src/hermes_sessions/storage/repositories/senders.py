@@ -1,4 +1,4 @@
-"""People whom the owner let in by a pairing code, or kept out, on each platform."""
+"""Senders that the owner allowed by a pairing code, or blocked, per platform."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hermes_sessions.storage.store import Store
 
 Status = Literal["pending", "allowed", "blocked"]
 
-#: No letters that are read as others.
+#: Without characters that look alike.
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _CODE_LENGTH: Final = 8
-#: Seconds for which a code can be used.
+#: Seconds for which a code is valid.
 CODE_SECONDS: Final = 3600.0
-#: People who may wait for a decision on one platform; more are refused without a code.
+#: Pending senders per platform; further ones get no code.
 MOST_PENDING: Final = 20
-#: Codes that one person is given.
+#: Codes per sender.
 MOST_CODES: Final = 5
 
 _KEY: Final = ("namespace", "platform", "sender_id")
@@ -47,14 +47,14 @@ _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM senders"
 
 
 class Sender(NamedTuple):
-    """Somebody the owner has decided about, or has to."""
+    """A sender that is allowed, blocked or waiting for approval."""
 
     platform: str
     sender_id: str
     status: Status
     name: str | None
     expires_at: float | None
-    #: How many codes were given.
+    #: Number of codes issued.
     attempts: int
     created_at: float
 
@@ -67,7 +67,7 @@ class Senders:
         self._namespace = namespace
 
     def status(self, platform: str, sender_id: str) -> Status | None:
-        """Return what was decided about somebody; None: nothing."""
+        """Return the status of a sender, or None if unknown."""
         with self._store.provider.read() as tx:
             row = tx.one(
                 "SELECT status FROM senders WHERE namespace = ? AND platform = ? AND sender_id = ?",
@@ -76,7 +76,7 @@ class Senders:
         return None if row is None else row[0]
 
     def list(self, status: Status | None = None) -> list[Sender]:
-        """Return who is known, the latest first; only those in *status* if it is given."""
+        """Return the known senders, latest first; with *status*, only those."""
         where, params = ("", ()) if status is None else (" AND status = ?", (status,))
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -88,9 +88,9 @@ class Senders:
     def request(
         self, platform: str, sender_id: str, name: str | None, choose: Callable[[str], str]
     ) -> str | None:
-        """Give somebody a code that the owner can approve; None when they get no more.
+        """Issue a code that the owner can approve; return None if the sender gets no more codes.
 
-        *choose* picks a character at random. Only a digest of the code is stored.
+        *choose* picks a random character. Only a digest of the code is stored.
         """
         code = "".join(choose(_ALPHABET) for _ in range(_CODE_LENGTH))
         now = self._store.clock()
@@ -120,10 +120,10 @@ class Senders:
         return self._store.provider.write(work)
 
     def approve(self, code: str) -> Sender:
-        """Let in whoever was given this code, and return them.
+        """Allow the sender who was given this code, and return the sender.
 
         Raises:
-            NotFound: there is no such code, or it has run out.
+            NotFound: the code is unknown or expired.
         """
         wanted = _digest(code.strip().upper().replace("-", ""))
         now = self._store.clock()
@@ -137,20 +137,18 @@ class Senders:
             for code_hash, *values in rows:
                 if code_hash and hmac.compare_digest(code_hash, wanted):
                     return self._decide(tx, Sender(*values), "allowed")
-            raise NotFound(
-                "Nobody waits with this code, or it has run out. See: hermes gateway pair --list"
-            )
+            raise NotFound("The code is unknown or has expired. See: hermes gateway pair --list")
 
         return self._store.provider.write(work)
 
     def decide(self, platform: str, sender_id: str, status: Literal["allowed", "blocked"]) -> None:
-        """Let somebody in, or keep them out, whoever they are.
+        """Allow or block a sender, known or not.
 
         Raises:
-            InvalidInput: no id.
+            InvalidInput: the id is empty.
         """
         if not sender_id:
-            raise InvalidInput("Say who: the id of a person on the platform.")
+            raise InvalidInput("Give the sender's id on the platform.")
 
         def work(tx: WriteTransaction) -> None:
             known = self._find(tx, platform, sender_id)
@@ -160,7 +158,7 @@ class Senders:
         self._store.provider.write(work)
 
     def forget(self, platform: str, sender_id: str) -> bool:
-        """Forget a decision; return whether there was one."""
+        """Delete a sender; return whether there was one."""
         return bool(
             self._store.provider.write(
                 lambda tx: tx.run(

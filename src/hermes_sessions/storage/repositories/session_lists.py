@@ -1,4 +1,4 @@
-"""Lists and counts, read from summary columns alone."""
+"""Lists and counts of sessions, read from summary columns only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes_sessions.storage.store import Store
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import RecentSession, SessionListing, StoreStats
 
-#: What a listed row takes from the tip of its chain; everything else is the head's.
+#: Columns that a listed row takes from the tip of its chain; the others come from the head.
 _FROM_TIP: Final = frozenset(
     [
         "id",
@@ -40,7 +40,7 @@ _EVERYTHING: Final = 2**62
 
 
 class SessionLists:
-    """Sessions as people see them."""
+    """Lists and counts of sessions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class SessionLists:
             shown, head, tip = "tip_id IS NOT NULL", "id", "tip_id"
         if not project_tips and not include_children:
             tip = head
-        # Filters judge the row that is shown, whichever session of the chain the page is made of.
+        # Filters apply to the row that is shown, not to the head that the query selects.
         where, params = _filters(source, exclude_sources, _of("source", head))
         if archived_only:
             where.append(f"{_of('archived_at', tip)} IS NOT NULL")
@@ -88,7 +88,7 @@ class SessionLists:
             if moment is not None:
                 where.append(f"{_of('last_active', tip)} {sign} ?")
                 params.append(moment)
-        # A row shows something of both ends of its chain, so both must be in scope.
+        # A row shows columns of the head and the tip, so both must be in scope.
         for owner in dict.fromkeys((head, tip)):
             seen, values = scope_condition(scope, partial(_of, owner=owner))
             where.append(seen)
@@ -101,7 +101,7 @@ class SessionLists:
         ordered = ", ".join(f"page.{part}" for part in order.split(", "))
         columns = [c for c in SESSION_COLUMNS if not (compact and c == "system_prompt")]
         selected = ", ".join(f"{'t' if c in _FROM_TIP else 'h'}.{c}" for c in columns)
-        # The page is found first; only its rows are joined.
+        # Select the page first, and join only its rows.
         rows = settled_rows(
             self._store,
             f"SELECT {selected}, t.preview, t.last_active, h.id",
@@ -179,7 +179,7 @@ def _filters(
 
 
 def _of(column: str, owner: str) -> str:
-    """Return an expression for a column of the session that *owner*, a column, names."""
+    """Return the SQL for a column of the session whose id is in the column *owner*."""
     if owner == "id":
         return column
     other = f"SELECT o.{column} FROM sessions o WHERE o.id = sessions.{owner}"

@@ -1,4 +1,4 @@
-"""Sessions: creation, end, lookup by id."""
+"""Sessions: create, end, update, and look up by id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-#: Values a later `create` fills in when the first one did not know them.
+#: Columns that a later `create` fills in if they are NULL.
 _FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id")
 _CREATED: Final = [
     "id",
@@ -59,7 +59,7 @@ _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
 
 class Sessions:
-    """The rows of ``sessions``, one by one."""
+    """Single rows of ``sessions``."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -110,7 +110,7 @@ class Sessions:
         config: dict[str, Any] | None,
         fence: int | None,
     ) -> str:
-        # The unit may run again: *given* stays as it is.
+        # The transaction may be retried, so *given* must not change.
         values = {**given, "id": given["id"] or self._unused_id(tx)}
         session_id: str = values["id"]
         existing = tx.one(
@@ -147,8 +147,8 @@ class Sessions:
         return session_id
 
     def _unused_id(self, tx: WriteTransaction) -> str:
-        """Return a new id. Two sessions of the same second rarely draw the same one, but the second
-        must not become the first.
+        """Return an id that is not in use. Two ids of the same second can be equal, and then the
+        second session must not be taken as the first.
         """
         session_id = new_session_id(self._store.clock())
         while tx.one("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None:
@@ -163,9 +163,9 @@ class Sessions:
         edge_kind: str | None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        """Insert a session that is not there, below its parent.
+        """Insert a new session below its parent, if it has one.
 
-        For a continuation, the caller makes sure that nobody else holds the parent's chain.
+        For a continuation, the caller makes sure that no other holder leases the parent's chain.
         """
         session_id = require_new_id(values["id"])
         edge = _Edge(session_id)
@@ -181,7 +181,7 @@ class Sessions:
             "tip_id": session_id if listed else None,
             "listed": int(listed),
             "last_active": values["started_at"],
-            # What continues an archived or pinned thread is part of it.
+            # A continuation of an archived or pinned thread is archived or pinned, too.
             "archived_at": edge.archived_at if edge.kind == COMPRESSION else None,
             "pinned_at": edge.pinned_at if edge.kind == COMPRESSION else None,
         }
@@ -194,7 +194,7 @@ class Sessions:
             place_family(tx, edge.conversation_id)
 
     def ensure(self, tx: WriteTransaction, session_id: str, model: str | None, now: float) -> None:
-        """Create, inside an open transaction, a session that only its usage tells about."""
+        """Create a session whose usage was reported before it was created, if it does not exist."""
         require_id(session_id)
         values = dict.fromkeys(_FILLED_LATER) | {
             "id": session_id,
@@ -222,7 +222,7 @@ class Sessions:
             return bool(changed) or find_session(tx, session_id) is not None
 
         if not self._store.provider.write(work):
-            logger.warning("end_session: there is no session %r", session_id)
+            logger.warning("end_session: unknown session %r", session_id)
 
     def reopen(self, session_id: str) -> None:
         """See `SessionDB.reopen_session`."""
@@ -242,7 +242,7 @@ class Sessions:
         )
 
     def set_columns(self, session_id: str, **values: Any) -> None:
-        """Overwrite columns of one session; an unknown id is logged and changes nothing."""
+        """Overwrite columns of a session; log and ignore an unknown id."""
         changes = ", ".join(f"{name} = ?" for name in values)
         matched = self._store.provider.write(
             lambda tx: tx.run(
@@ -251,7 +251,7 @@ class Sessions:
             )
         )
         if not matched:
-            logger.warning("update of %s: there is no session %r", ", ".join(values), session_id)
+            logger.warning("update of %s: unknown session %r", ", ".join(values), session_id)
 
     def resolve_prefix(self, prefix: str) -> str | None:
         """See `SessionDB.resolve_session_id`."""
@@ -276,7 +276,7 @@ class Sessions:
         rows = tx.all(
             f"SELECT id FROM sessions WHERE {beginning} = ? AND {VISIBLE} "
             f"ORDER BY last_active DESC, id DESC",
-            # The database sees escaped characters as several.
+            # In the database, an escaped character counts as several.
             (len(encode_text(prefix)), wanted),
         )
         return [row[0] for row in rows]
@@ -299,7 +299,7 @@ def require_time(value: float) -> float:
 
 
 class _Edge(NamedTuple):
-    """What a session gets from its place below a parent; without one, a conversation of its own."""
+    """Values that a session inherits from its parent."""
 
     conversation_id: str
     kind: str | None = None
@@ -307,7 +307,7 @@ class _Edge(NamedTuple):
     archived_at: float | None = None
     #: When the parent was pinned.
     pinned_at: float | None = None
-    #: The parent's user, where the session is theirs, too.
+    #: The parent's user, if the session belongs to the same user.
     user_id: str | None = None
 
 
@@ -318,7 +318,7 @@ def _edge_to(
     config: dict[str, Any] | None,
     source: str,
 ) -> _Edge:
-    """Return what a child of *parent_id* that comes from *source* gets from it."""
+    """Return the values that a child of *parent_id* from *source* inherits."""
     parent = tx.one(
         f"SELECT conversation_id, end_reason, archived_at, pinned_at, user_id, source "
         f"FROM sessions WHERE id = ? AND {VISIBLE}",
@@ -328,7 +328,7 @@ def _edge_to(
         raise UnknownSession(parent_id, "parent session")
     conversation_id, end_reason, archived_at, pinned_at, user_id, parent_source = parent
     kind = edge_kind or edge_kind_at_creation(end_reason, config)
-    # The same id on another platform may be another person.
+    # The same id on another platform may be a different user.
     is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
     return _Edge(
         conversation_id or parent_id,

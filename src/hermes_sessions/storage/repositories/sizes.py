@@ -1,7 +1,7 @@
-"""How much of the store is whose, in bytes of stored text.
+"""Sizes of sessions and of the store, in bytes of stored text.
 
-Counted by the database from the lengths of columns; no text is read. Indexes, free pages and what
-the database needs for itself are not in it: the store is larger than its texts.
+The database adds up the lengths of columns; no text is read. Indexes, free pages and other overhead
+are not included, so the store is larger than these numbers.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
 _BYTES: Final = " + ".join(f"COALESCE(OCTET_LENGTH(m.{name}), 0)" for name in _TEXTS)
 _CHUNK: Final = 500
-#: So many messages are measured before the time is looked at.
+#: Messages measured between two looks at the clock.
 _MESSAGES_AT_ONCE: Final = 1_000
 _ABOVE_ALL_IDS: Final = 2**63 - 1
-#: How much of the time given to `Sizes.space` texts may take.
+#: Share of the time limit of `Sizes.space` for measuring texts.
 _SHARE_OF_TEXTS: Final = 0.5
 
 
 class Sizes:
-    """What takes up space."""
+    """Measures what takes up space."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -130,12 +130,12 @@ class Sizes:
 
 
 class _Texts(NamedTuple):
-    """The text of messages, in bytes by source and whether a subagent's."""
+    """Bytes of message text, by source and whether a subagent wrote it."""
 
     sizes: Counter[tuple[str, int]]
-    #: How many messages were measured, the newest ones.
+    #: Number of measured messages, the newest ones.
     messages: int
-    #: Whether these are all.
+    #: Whether all messages were measured.
     is_complete: bool
 
 

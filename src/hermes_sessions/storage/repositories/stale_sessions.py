@@ -1,9 +1,9 @@
-"""Notes of sessions that other programs changed, and reads that wait for none of them.
+"""Notes of sessions that other programs changed, and reads that settle them first.
 
-Programs that know only the documented columns insert, update and delete rows by themselves.
-Triggers complete their rows and note the session in ``stale_sessions``, and do nothing more: so
-they are cheap, work with any client and wait for no other writer. Before something depends on
-derived columns, such as a list, a resume or a prune, they are worked out for what is noted.
+Programs that know only the documented columns insert, update and delete rows directly. Triggers
+complete their rows and note the session in ``stale_sessions``, nothing more: so they are cheap,
+work with any client and never wait for other writers. Operations that depend on derived columns,
+such as a list, a resume or a prune, first recompute them for the noted sessions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.reader_upkeep import STEP_SECONDS, run_before_read
 from hermes_sessions.storage.store import Store
 
-#: Sessions that are settled before a reader gets its answer.
+#: Sessions that a reader settles before it reads.
 _FOR_A_READER: Final = 200
 #: Seconds that a reader waits for a writer.
 _PATIENCE: Final = 0.05
@@ -37,10 +37,10 @@ _ANY: Final = "SELECT seq FROM stale_sessions LIMIT 1"
 
 @contextmanager
 def settled_read(store: Store) -> Iterator[ReadTransaction]:
-    """Open a read that sees derived columns as they should be.
+    """Open a read transaction with derived columns brought up to date.
 
-    It does not wait for writers: what cannot be settled in a moment, or only by a handle that may
-    write, is read as it is.
+    It hardly waits for writers: sessions that cannot be settled at once, or that a read-only handle
+    cannot settle, are read with stale columns.
     """
     if not store.provider.read_only:
         is_settled = False
@@ -52,16 +52,16 @@ def settled_read(store: Store) -> Iterator[ReadTransaction]:
                     return
         except StatementRefused:
             if is_settled:
-                raise  # By what the caller reads.
-        # Also where another program has dropped the table: it is made again.
+                raise  # The error is from the caller's own read.
+        # Also if another program dropped the table: settling recreates it.
         settle_first(store)
     with store.provider.read() as tx:
         yield tx
 
 
 def settled_rows(store: Store, select: str, source: str, params: Params) -> list[Row]:
-    """Return the rows of one query, *select* and the rest of it from FROM on, as `settled_read`
-    sees them. It asks for notes in the query itself: lists are frequent, and servers far away.
+    """Return the rows of one query as `settled_read` sees them; *source* is its part from FROM on.
+    The query itself checks for notes, which saves a round trip to a server on every list.
     """
     if not store.provider.read_only:
         with suppress(StatementRefused), store.provider.read() as tx:
@@ -79,29 +79,29 @@ def has_notes(store: Store) -> bool:
         with store.provider.read() as tx:
             return tx.one(_ANY) is not None
     except StatementRefused:
-        return False  # A store without that table: an older one, or another program dropped it.
+        return False  # No such table: an older store, or another program dropped it.
 
 
 def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:
-    """Settle up to *limit* noted sessions (all without one), unless other writers are in the way,
-    the store commits nothing now, or this handle may only read. What is left stays noted.
+    """Settle up to *limit* noted sessions, all with None, unless other writers block, the store
+    cannot commit now, or this handle is read-only. The others stay noted.
     """
 
     def work() -> None:
-        # Hardly any process meets a note.
+        # Imported late: few processes ever meet a note.
         from hermes_sessions.storage.repositories.derived_columns import settle
 
         settle(store, limit=limit, patience=_PATIENCE, step_seconds=step_seconds)
 
-    # What asks for all of them is about to write, and depends on them.
+    # A caller without a limit is about to write, and depends on all of them.
     is_reader = limit is not None
     step_seconds = STEP_SECONDS if is_reader else math.inf
     run_before_read(store.provider, work, "derived columns of sessions", pauses=is_reader)
 
 
 def unsettled_conversations(tx: ReadTransaction) -> set[str]:
-    """Return the conversations of sessions that are still noted, and those of their parents, which
-    they may have come to.
+    """Return the conversations of noted sessions and of their parents, to which they may belong
+    now.
     """
     rows = tx.all(
         "SELECT DISTINCT s.conversation_id, p.conversation_id FROM stale_sessions n "
@@ -112,17 +112,17 @@ def unsettled_conversations(tx: ReadTransaction) -> set[str]:
 
 
 def note_all(tx: WriteTransaction) -> None:
-    """Have the derived columns of every session worked out again."""
+    """Note every session, so that all derived columns are recomputed."""
     tx.run("INSERT INTO stale_sessions (session_id) SELECT id FROM sessions")
 
 
 def forget_notes(tx: WriteTransaction, session_ids: Iterable[str]) -> None:
-    """Take the derived columns of these sessions for true."""
+    """Delete the notes of these sessions, whose derived columns are up to date."""
     tx.run_many("DELETE FROM stale_sessions WHERE session_id = ?", [(one,) for one in session_ids])
 
 
 def copy_notes(source: SessionDBProvider, target: SessionDBProvider) -> None:
-    """Note in *target* what is noted in *source*, whose derived columns were copied as they are."""
+    """Copy the notes from *source* to *target*, as the stale derived columns were copied, too."""
     with source.read() as tx:
         noted = iter(tx.stream("SELECT DISTINCT session_id FROM stale_sessions"))
         while rows := list(islice(noted, _COPIED_AT_ONCE)):

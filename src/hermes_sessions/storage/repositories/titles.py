@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Titles:
-    """The ``title`` column, with its rules."""
+    """The ``title`` column and its rules."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Titles:
             rows = tx.all(
                 f"SELECT title, id FROM sessions WHERE title IS NOT NULL AND {beginning} = ? "
                 f"AND {VISIBLE} ORDER BY last_active DESC, id DESC LIMIT ?",
-                # The database sees escaped characters as several.
+                # In the database, an escaped character counts as several.
                 (len(encode_text(prefix)), ascii_lower(prefix), limit),
             )
         return [(title, session_id) for title, session_id in rows]
@@ -117,8 +117,8 @@ def family_titles(tx: ReadTransaction, title: str) -> list[str]:
 
 
 def free_variant(tx: ReadTransaction, title: str) -> str:
-    """Return *title* when no session holds it, else the next number of its family; where that
-    would be too long, of a family with a shorter name.
+    """Return *title* if it is free, else the next numbered variant; the name is shortened if the
+    variant would be too long.
     """
     while tx.one("SELECT 1 FROM sessions WHERE title = ?", (title,)) is not None:
         numbered = rules.next_in_family(title, family_titles(tx, title))

@@ -1,7 +1,6 @@
-"""Topics of private Telegram chats: which session goes on in which topic.
+"""Topics of private Telegram chats, each bound to a session.
 
-A binding belongs to its session: one in the trash is hidden with it and comes back with it, and a
-deleted session leaves none.
+A binding belongs to its session: it is hidden and restored with it, and deleted with it.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ class Topics:
             bound = tx.one("SELECT chat_id, thread_id FROM topics WHERE session_id = ?", (session,))
             if bound is not None and tuple(bound) != topic:
                 raise InvalidInput(
-                    f"Session {session!r} goes on in topic {bound[1]} of chat {bound[0]}. A "
+                    f"Session {session!r} is bound to topic {bound[1]} of chat {bound[0]}. A "
                     f"session has one topic: bind another session, or delete that binding first."
                 )
             if not tx.run(
@@ -199,25 +198,25 @@ class Topics:
         )
 
 
-# ── inside a transaction of others ────────────────────────────────────────────────────────────
+# ── inside the caller's transaction ────────────────────────────────────────────────────────────
 
 
 class Added(NamedTuple):
-    """What became of bindings from elsewhere."""
+    """The result of adding bindings from another store."""
 
     added: int
     refused: list[Record]
 
 
 def add_modes(tx: WriteTransaction, rows: Sequence[Record]) -> None:
-    """Add chats with topics that are not known here."""
+    """Add chats with topics, except known ones."""
     for row in rows:
         if not tx.one("SELECT 1 FROM topic_modes WHERE chat_id = ?", (row["chat_id"],)):
             _insert(tx, "topic_modes", MODE_COLUMNS, row)
 
 
 def add_bindings(tx: WriteTransaction, rows: Sequence[Record]) -> Added:
-    """Add bindings whose session is here, if neither it nor the topic is bound otherwise."""
+    """Add bindings whose session exists, unless the session or the topic has another binding."""
     added, refused = 0, []
     for row in rows:
         topic, session = (row["chat_id"], row["thread_id"]), row["session_id"]
@@ -237,7 +236,7 @@ def add_bindings(tx: WriteTransaction, rows: Sequence[Record]) -> Added:
 
 
 def bound_session(tx: ReadTransaction, chat_id: str, thread_id: str, user_id: str) -> str | None:
-    """Return the session that a topic of this user is bound to."""
+    """Return the session bound to a topic of this user, or None."""
     row = tx.one(
         "SELECT session_id FROM topics WHERE chat_id = ? AND thread_id = ? AND user_id = ?",
         (chat_id, thread_id, user_id),

@@ -1,4 +1,4 @@
-"""The transcript in the form model providers take."""
+"""Transcripts: windows of messages, and replay in the format of model providers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
         MessageWindow,
     )
 
-# Messages around one of them: what a search hit is shown with.
-
-
 _SHOWN = "session_id = ? AND active = 1"
 
 
 class MessageWindows:
-    """Windows into a transcript; their cost does not depend on its length."""
+    """Messages around a search hit; the cost does not depend on the length of the transcript."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -170,7 +167,7 @@ class TranscriptReplay:
                 family = ancestors_of(tx, session_id)
                 if not family:
                     return []
-                # Insertion order over all sessions: a parent may go on after its child began.
+                # In insertion order over all sessions: a parent may get messages after its child.
                 rows = tx.all(
                     f"SELECT {_COLUMNS} FROM messages WHERE session_id IN "
                     f"({placeholders(len(family))}) AND {_IN_FORCE} ORDER BY id",
@@ -189,7 +186,7 @@ class TranscriptReplay:
 
 def _provider_messages(rows: Iterable[Row]) -> list[ConversationMessage]:
     messages: list[ConversationMessage] = []
-    # One plain loop: transcripts are long, and nearly every message lacks nearly every field.
+    # One plain loop, for speed: transcripts are long, and most fields are empty.
     for (
         role,
         content,

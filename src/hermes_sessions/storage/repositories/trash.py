@@ -1,4 +1,4 @@
-"""Archive, pins and trash: out of sight or never pruned, nothing lost."""
+"""Archive, pins and trash: hide sessions or protect them from pruning, without loss."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hermes_sessions.storage.store import Store
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import TrashedSession
 
-#: `trashed_at` of a session that is being deleted for good; see retention.
+#: `trashed_at` of a session whose permanent deletion has begun; see ``deletion.py``.
 DELETION_PENDING = 0
 
 
 class Trash:
-    """Sessions that are hidden, or kept, on request."""
+    """Archives, pins, trashes and restores sessions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class Trash:
                     if candidate not in restored and _show(tx, candidate):
                         restored.append(candidate)
             for conversation_id in _families(tx, restored):
-                # A chain changes when its beginning comes back; who is gone does not hold it.
+                # Restoring its first session changes a chain; an expired lease must not block it.
                 release_expired_leases(tx, self._store, conversation_id)
                 place_family(tx, conversation_id)
             return restored
@@ -116,8 +116,8 @@ class Trash:
 
 
 def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:
-    """Take one session out of every verb's sight and free its title; return whether it was in
-    sight. The caller places the families afterwards.
+    """Hide a session from all operations and free its title; return whether it was visible. The
+    caller places the families afterwards.
     """
     return bool(
         tx.run(

@@ -1,6 +1,6 @@
-"""Turns: one input and everything that is done until it is answered, with a durable start and end.
+"""Turns: runs of the agent, from an input to its answer, with a stored start and end.
 
-What a process left unfinished when it died is found here, not guessed from clocks.
+Turns that a dead process left unfinished are found by these rows, not guessed from clocks.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from hermes_sessions.storage.batched_work import run_in_batches
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import Lease, require_lease
 from hermes_sessions.storage.store import Store
-
-# What recovery asks of the tables of the lifecycle, and what is forgotten of them in time.
-
 
 _OLD_TURNS: Final = (
     "FROM turns t LEFT JOIN processes p ON p.id = t.process_id "
@@ -50,7 +47,7 @@ class TurnRecovery:
         return [row[0] for row in rows]
 
     def unfinished_starts(self, namespace: str) -> dict[str, int]:
-        """Return how often lanes were found unfinished since their last good turn, by key."""
+        """Return, by key, how often a start found a lane unfinished since its last good turn."""
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT session_key, unfinished_starts FROM lanes "
@@ -60,11 +57,10 @@ class TurnRecovery:
         return {key: int(count) for key, count in rows}
 
     def forget(self, namespace: str, older_than: float, *, batch: int = 500) -> int:
-        """Delete turns and processes of a bot that ended before a moment, in short steps; return
-        how many.
+        """Delete turns and processes of a namespace that ended before *older_than*, in short
+        transactions; return their number.
 
-        A turn stays as long as something waits that it had, and a process as long as a turn of it
-        does.
+        A turn stays while items that it had are waiting, and a process while it has turns.
         """
         return sum(
             run_in_batches(
@@ -81,7 +77,7 @@ class TurnRecovery:
 
 
 def _forget_turns(tx: WriteTransaction, namespace: str, older_than: float, batch: int) -> int:
-    # By id, which is nearly the order in which they ended, and has an index.
+    # In the order of ids, which is indexed and nearly the order in which turns ended.
     rows = tx.all(
         "SELECT t.id, t.ended_at FROM turns t LEFT JOIN processes p ON p.id = t.process_id "
         "WHERE (p.namespace = ? OR p.id IS NULL) AND NOT EXISTS "
@@ -110,14 +106,14 @@ _OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
 
 
 class Turn(NamedTuple):
-    """A row of ``turns``; without an end it runs, or its process died."""
+    """A row of ``turns``; without ``ended_at``, it runs or its process died."""
 
     id: int
     lane_id: int | None
     chain_id: str
     session_id: str
     process_id: str
-    #: Of the lease under which it runs.
+    #: The token of its lease.
     token: int
     attempt: int
     started_at: float
@@ -145,12 +141,11 @@ class Turns:
         attempt: int = 1,
         tx: WriteTransaction | None = None,
     ) -> Turn:
-        """Note that a turn begins, under a lease that must hold; inside an open transaction with
-        *tx*.
+        """Record the start of a turn under a valid lease, inside the transaction *tx* if given.
 
         Raises:
-            StaleFence: the lease does not hold the conversation any more.
-            InvalidInput: the lease names no process.
+            StaleFence: the lease no longer holds the conversation.
+            InvalidInput: the lease does not name a process.
         """
         if lease.process_id is None:
             raise InvalidInput("A turn needs a lease that a registered process took.")
@@ -183,15 +178,13 @@ class Turns:
         *,
         tx: WriteTransaction | None = None,
     ) -> bool:
-        """Note how a turn ended; return False when that was noted before, by whomever. Inside an
-        open transaction with *tx*.
+        """Record how a turn ended; return False if that is already recorded. Inside the open
+        transaction *tx* if given.
 
-        Only who still holds the conversation can have completed a turn. How it failed may be noted
-        by anybody who finds it.
+        Only the holder of the lease can complete a turn. Any process may record a failure.
 
         Raises:
-            StaleFence: it was completed under a lease that does not hold any more; nothing is
-                noted.
+            StaleFence: it was completed under a lease that is no longer valid; nothing is written.
         """
         if outcome not in _OUTCOMES:
             raise InvalidInput(
@@ -220,7 +213,7 @@ class Turns:
     def unfinished(
         self, process_ids: Iterable[str] | None = None, *, tx: ReadTransaction | None = None
     ) -> list[Turn]:
-        """Return the turns without an end, of these processes or of all, oldest first."""
+        """Return the turns that have not ended, of these processes or of all, oldest first."""
         if process_ids is None:
             return self._select("ended_at IS NULL", (), tx)
         wanted = list(process_ids)
@@ -237,16 +230,16 @@ class Turns:
         chain_id: str | None = None,
         tx: ReadTransaction | None = None,
     ) -> Turn | None:
-        """Return the turn without an end on a lane or a chain, or None.
+        """Return the turn of a lane or a chain that has not ended, or None.
 
-        On a lane only its latest turn can have none: whoever begins one has ended those before.
+        On a lane only the latest turn can be open: starting one ends those before.
         """
         if (lane_id is None) == (chain_id is None):
             raise InvalidInput("Name either a lane or a chain.")
         if chain_id is not None:
             found = self._select("chain_id = ? AND ended_at IS NULL", (chain_id,), tx)
             return found[-1] if found else None
-        # A busy lane has had thousands. In this order, no database goes through all there are.
+        # A busy lane has thousands of turns. With this order, every database uses the index.
         order = "lane_id DESC, id DESC LIMIT 1"
         latest = self._select("lane_id = ?", (lane_id,), tx, order=order)
         return latest[0] if latest and latest[0].ended_at is None else None

@@ -1,4 +1,4 @@
-"""Tokens and cost: per session, and per model, route and task."""
+"""Tokens and cost per session, and per model, route and task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.records import ModelUsage
 
 TOKEN_COLUMNS: Final = given(USAGE, "count")
-#: What tells one route from another; their digest is part of the key, so they stay these.
+#: Columns that identify a route. Their digest is part of stored keys, so they must not change.
 ROUTE_COLUMNS: Final = ["model", "billing_provider", "billing_base_url", "billing_mode"]
 USAGE_COLUMNS: Final = names_of(USAGE, "given")
 
@@ -167,8 +167,8 @@ def _added_cost(column: str, cost: float | None) -> str:
 
 
 def route_key(route: dict[str, str | None], task: str) -> str:
-    """Return the key of a usage row: bounded, whatever the names are."""
-    import hashlib  # loads a large library; only usage needs it
+    """Return the key of a usage row, a digest of bounded length."""
+    import hashlib  # Imported late: it loads a large library that only usage needs.
 
     facts = to_json([route[name] or "" for name in ROUTE_COLUMNS] + [task])
     return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()

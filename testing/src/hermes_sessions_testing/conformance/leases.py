@@ -217,7 +217,7 @@ class TestLeases:
     def test_how_long(self, db: SessionDB, ttl: float) -> None:
         """The duration must be positive and finite."""
         say(db, "s", "one")
-        with pytest.raises(InvalidInput, match="seconds above 0"):
+        with pytest.raises(InvalidInput, match="more than 0 seconds"):
             db.take_lease("s", "a chat", ttl=ttl)
         with pytest.raises(InvalidInput):
             db.take_lease("s", "")
