@@ -665,7 +665,7 @@ def deep(levels: int) -> Any:
         (session("b", messages=[said("user", "a", content_type="gzip")]), "gzip"),
         (session("b", messages=[said("user", deep(100_000))]), "content"),
         (session("b", messages=[said("user", "x" * 9_000_000)]), "over the limit"),
-        (session("b", messages=[said("user", "a", ordinal=2)] * 2), "ordinals must rise"),
+        (session("b", messages=[said("user", "a", ordinal=2)] * 2), "ordinals must be ascending"),
         (session("b", messages=[said("user", "a", external_id="e")] * 2), "appears twice"),
         (session("b", model_usage={"a": 1}), "model_usage"),
         (session("b", model_usage=[{"input_tokens": "x"}]), "input_tokens"),

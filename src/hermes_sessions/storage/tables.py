@@ -934,9 +934,7 @@ GATEWAY_TABLES: Final = (
             Column("name", "text", "The sender's name."),
             Column("code_hash", "text", "Digest of the pairing code."),
             Column("expires_at", "real", "When the code expires."),
-            Column(
-                "attempts", "integer", "How often a wrong code was given.", required=True, default=0
-            ),
+            Column("attempts", "integer", "Number of codes issued.", required=True, default=0),
             Column("created_at", "real", "When the sender first wrote.", required=True),
             Column("decided_at", "real", "When that was decided."),
         ),

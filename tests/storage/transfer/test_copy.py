@@ -237,7 +237,7 @@ def test_a_title_that_another_session_has_in_the_target(new_store: NewStore) -> 
     for _ in range(2):
         assert dict(move(source, target).differences) == {
             "branch": "was changed in the target after it was copied",
-            "parent": "has a title that another session of the target was given",
+            "parent": "has a title that another session of the target uses",
         }
     with opened(target) as db:
         assert db.get_session_title("branch") == "wanted"
@@ -256,7 +256,7 @@ def test_a_session_that_others_continue_in_the_target_is_not_removed(new_store: 
     report = move(source, target)
     assert dict(report.differences) == {
         "branch": "was changed in the target after it was copied",
-        "parent": "was deleted from the source, and is used in the target",
+        "parent": "was deleted from the source, but is still used in the target",
     }
     with opened(target) as db:
         assert db.get_messages("branch")[-1]["content"] == "goes on here"
@@ -378,7 +378,7 @@ def test_a_writer_who_takes_the_same_ids(new_store: NewStore) -> None:
             return getattr(crowded.provider, name)
 
     with crowded, opened(source, read_only=True) as db:
-        with pytest.raises(TransferRefused, match="Perhaps another run copies"):
+        with pytest.raises(TransferRefused, match="Another transfer may be writing"):
             Transfer(db.provider, Crowded()).run()  # type: ignore[arg-type]
         assert crowded.session_count() == 1
 

@@ -1,7 +1,7 @@
-"""How an incoming session stands to the stored one of the same id.
+"""Compares an incoming session with the stored one of the same id.
 
-A session only ever grows by an import, so all that counts is whether one transcript, with the
-rewinds in it, is the beginning of the other.
+An import only extends sessions, so the question is whether one transcript, with its rewinds, is a
+prefix of the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOOL_CALLS: Final = STORED_FIELDS.index("tool_calls")
 
 
 class Relation(Enum):
-    """How an incoming session stands to the stored one of the same id."""
+    """The relation of an incoming session to the stored one of the same id."""
 
     NEW = "new"
     GROWN = "grown"
@@ -33,21 +33,21 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """The relation, and what was stored when it was found."""
+    """The relation, and the stored state that it was found in."""
 
     relation: Relation
     reason: str = ""
     message_count: int = 0
     next_ordinal: int = 1
     rewind_count: int = 0
-    #: The stored session has no parent, so an incoming one can be taken over.
+    #: The stored session has no parent, so it can get the incoming one.
     lacks_parent: bool = True
-    #: (stored ordinal, index) of stored messages that were taken back or replaced elsewhere.
+    #: (stored ordinal, index) of stored messages that are rewound or compacted in the import.
     changed: Sequence[tuple[int, int]] = ()
 
 
 def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
-    """Return how *incoming* stands to what is stored; reads as much as it must."""
+    """Return the relation of *incoming* to the stored session; reads no more than necessary."""
     row = tx.one(
         "SELECT trashed_at, next_ordinal, rewind_count, parent_session_id FROM sessions "
         "WHERE id = ?",
@@ -83,7 +83,7 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
     rewinds = _compare_rewinds(tx, incoming, rewind_count)
     if rewinds is None or (behind and rewinds < 0) or (ahead and rewinds > 0):
         return ComparisonResult(
-            relation=Relation.CONFLICT, reason="both were taken back or went on apart"
+            relation=Relation.CONFLICT, reason="both were rewound or continued independently"
         )
     return ComparisonResult(
         relation=Relation.GROWN if behind or rewinds > 0 else Relation.KNOWN,
@@ -116,8 +116,8 @@ def _same_json(one: Any, other: Any) -> bool:
 
 
 def _compare_rewinds(tx: ReadTransaction, incoming: IncomingSession, count: int) -> int | None:
-    """Return 1 when the incoming rewinds go on from the stored, -1 for the reverse, 0 when equal,
-    None when neither.
+    """Return 1 if the incoming rewinds extend the stored ones, -1 for the reverse, 0 if equal, else
+    None.
     """
     theirs_count = int(incoming.columns["rewind_count"])
     if incoming.rewinds is None:

@@ -1,8 +1,8 @@
-"""An export record offered for import: checked, and brought into the form that is stored.
+"""Validates export records and converts them to their stored form, without a database.
 
-Accepted are records as this store exports them and the older shapes: sessions with the documented
-columns, messages without ordinals, and whatever columns later Hermes versions added. A column this
-store does not have is kept in ``extra``. Nothing here touches a database.
+Accepts records as this store exports them, and older shapes: sessions with the documented columns,
+messages without ordinals, and columns of later Hermes versions. Unknown columns are kept in
+``extra``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hermes_sessions.storage.tables import (
     given,
 )
 
-#: Larger ids are not kept: a file must not be able to use up the ids that are left.
+#: Larger ids are not kept, so that a file cannot use up the range of ids.
 MAX_KEPT_ID: Final = 2**52
 
 _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
@@ -56,13 +56,13 @@ _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "amount": value_checks.number,
     "number": value_checks.integer,
 }
-#: Columns of a session that are taken as they are; source and title have rules of their own.
+#: Columns of a session that are copied unchanged; source and title have their own rules.
 TAKEN: Final = [
     column
     for column in SESSIONS.columns
     if column.access == "given" and column.name not in ("source", "title")
 ]
-#: Keys of a session that are not columns of other layouts: ours, parts, and what is derived.
+#: Keys of a session that do not go into ``extra``: our columns, nested parts and derived values.
 _SESSION_KEYS: Final = frozenset(EXPORTED_SESSION_COLUMNS) | frozenset(
     "messages model_usage rewinds preview archived _lineage_root_id".split()
 )
@@ -87,25 +87,25 @@ class IncomingSession:
     """One checked session, ready to be compared and written."""
 
     id: str
-    #: Columns of ``sessions`` that are taken as they are.
+    #: Columns of ``sessions`` that are copied unchanged.
     columns: dict[str, Any]
     parent_id: str | None
     edge_kind: str | None
-    #: False in older shapes: the kind follows from how the parent ended.
+    #: False in older shapes, where the kind is derived from the end of the parent.
     edge_is_stated: bool
-    #: The layout an older shape comes from, as far as it shows.
+    #: The layout of an older shape, as far as it can be recognised.
     schema_version: int
     conversation_id: str | None
     messages: Sequence[IncomingMessage]
     usage: Sequence[dict[str, Any]]
-    #: None in shapes that count rewinds without recording them.
+    #: None in shapes that only count rewinds.
     rewinds: Sequence[dict[str, Any]] | None
-    #: What was changed on the way, for the report.
+    #: Changes made during the conversion, for the report.
     notes: list[str] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int] | None:
-        """The ids of all messages when they can be kept: all given, rising, within bounds."""
+        """The message ids if they can be kept: all present, ascending, within bounds; or None."""
         previous = 0
         found = []
         for message in self.messages:
@@ -120,7 +120,7 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
     """Return the session that *record* describes.
 
     Raises:
-        InvalidInput: the record cannot be stored; the message says what is wrong where.
+        InvalidInput: the record cannot be stored; the message names the field.
     """
     if not isinstance(record, Mapping):
         raise InvalidInput(f"A session must be an object, not {type(record).__name__}.")
@@ -165,8 +165,8 @@ def _reference(record: Mapping[str, Any], name: str, what: str) -> str | None:
 
 
 def _is_stored_blank(session_id: Any, record: Mapping[str, Any]) -> TypeGuard[str]:
-    """Return whether a blank id is one that a store holds: no new session gets one, but files of
-    old programs have some, and what was exported must come back.
+    """Return whether a blank id is acceptable: new sessions cannot have one, but old programs wrote
+    some, and an export of these must be importable.
     """
     if "conversation_id" not in record or not isinstance(session_id, str):
         return False
@@ -192,7 +192,7 @@ def _title(title: Any, notes: list[str]) -> str | None:
     try:
         cleaned = sanitize_title(text)
     except InvalidTitle:
-        # Numbers added to a title of full length may have made it longer; that is kept.
+        # A number added to a title of maximal length may exceed the limit; keep that.
         is_kept = text is not None and stored_length(text) <= MAX_ID_LENGTH
         cleaned = text if is_kept else None
         if cleaned is None and text is not None:
@@ -209,12 +209,12 @@ def _summarize(
     *,
     ours: bool,
 ) -> None:
-    """Set the columns that follow from the messages, as appending them would have."""
+    """Set the columns that are derived from messages, as appending these would."""
     in_force = [m for m in messages if m.active and not m.compacted]
     columns["message_count"] = len(in_force)
     drifted = len(in_force) < len(messages) or columns["rewind_count"]
     if "tool_call_count" not in record or (drifted and not ours):
-        # Older programs went on counting messages that were taken back.
+        # Older programs also counted rewound messages.
         columns["tool_call_count"] = sum(calls_in(m.values[_TOOL_CALLS]) for m in in_force)
     columns["preview"] = next((_preview(m) for m in messages if m.active and _shows(m)), None)
     columns["next_ordinal"] = messages[-1].ordinal + 1 if messages else 1
@@ -246,7 +246,7 @@ def _preview(message: IncomingMessage) -> str:
 def _messages(
     record: Mapping[str, Any], max_message_bytes: int
 ) -> tuple[list[IncomingMessage], bool]:
-    """Return the checked messages, and whether they are in our own shape (or there are none)."""
+    """Return the checked messages, and whether they have our own shape or there are none."""
     stated = record.get("messages")
     if stated is None:
         stated = []
@@ -263,7 +263,7 @@ def _messages(
             message = _message(raw, index, fallback, ours=ours)
             require_size((*message.values, message.extra), max_message_bytes)
             if message.ordinal <= ordinal:
-                raise InvalidInput("ordinals must rise.")
+                raise InvalidInput("ordinals must be ascending.")
             external_id = message.values[_EXTERNAL_ID]
             if external_id is not None:
                 require_bounded(external_id, "external id")
@@ -295,7 +295,7 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
     if not isinstance(role, str) or not role:
         raise InvalidInput("needs a role, such as 'user' or 'assistant'.")
     columns: dict[str, Any] = dict.fromkeys(STORED_FIELDS)
-    # Most columns of most messages are empty, and there may be millions of messages.
+    # For speed: most columns are empty, and there may be millions of messages.
     for name, check in _CHECKED_COLUMNS:
         value = raw.get(name)
         if value is not None:
@@ -310,7 +310,7 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
     active = value_checks.flag("active", raw.get("active"), 1)
     compacted = value_checks.flag("compacted", raw.get("compacted"), 0)
     if compacted and not ours:
-        # There, what a summary replaced is also inactive; here that means taken back.
+        # Hermes also sets compacted messages inactive; here, inactive means rewound.
         active = 1
     return IncomingMessage(
         id=value_checks.integer("id", raw.get("id")),
@@ -328,7 +328,7 @@ def _content(raw: Mapping[str, Any]) -> tuple[str | None, str | None]:
     if content_type is None and (content is None or isinstance(content, str)):
         return content, None
     if content_type not in (None, JSON, BASE64):
-        raise InvalidInput(f"content_type {content_type!r:.50} is not known; use json or base64.")
+        raise InvalidInput(f"content_type {content_type!r:.50} is unknown; use json or base64.")
     try:
         if content_type == JSON and content is not None:
             return to_json(content), JSON
@@ -364,7 +364,7 @@ def _usage(stated: Any, started_at: float) -> list[dict[str, Any]]:
 
 
 def _checked(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a row that callers state, each as its kind of value."""
+    """Return the columns that callers give, each checked for its type."""
     return {
         column.name: _CHECKS[column.holds](column.name, row.get(column.name))
         for column in table.columns

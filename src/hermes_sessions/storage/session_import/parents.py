@@ -1,4 +1,4 @@
-"""Tying imported sessions to their parents, which may be stored earlier, later or never."""
+"""Attaches imported sessions to their parents, which may be stored earlier, later or never."""
 
 from __future__ import annotations
 
@@ -18,17 +18,14 @@ from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.session_import.incoming_session import IncomingSession
 from hermes_sessions.storage.store import Store
 
-# Working out lineage anew where sessions of two stores came together.
-
-
 logger = Logger(__name__)
 
-#: Looks for sessions that are apart from their parents; two or three are enough.
+#: Passes that search for sessions outside their parents' conversations; two or three suffice.
 _MOST_LOOKS: Final = 10
 
 
 _PAGE: Final = 100
-#: One session that stands alone is in its place; all others are looked at.
+#: Skips conversations of a single session that is already placed correctly.
 _NOT_ALONE: Final = (
     "SELECT conversation_id FROM sessions WHERE conversation_id > ? GROUP BY conversation_id "
     "HAVING COUNT(*) > 1 OR MAX(CASE WHEN chain_id = id AND tip_id = id AND listed = 1 "
@@ -43,10 +40,10 @@ _APART: Final = (
 
 
 def place_all_conversations(target: SessionDBProvider) -> None:
-    """Make every session part of its parent's conversation, and place all conversations."""
+    """Move every session to its parent's conversation, and recompute all placements."""
     apart = before = 0
-    # One that was joined may have led to others, which the next look finds. The rest is undone by
-    # another program, again and again.
+    # A moved session may separate others from their parents, which the next pass finds. If passes
+    # do not suffice, another program keeps undoing them.
     for _ in range(_MOST_LOOKS):
         apart = _join_all(target)
         if apart in {0, before}:
@@ -65,7 +62,7 @@ def place_all_conversations(target: SessionDBProvider) -> None:
 
 
 def _join_all(target: SessionDBProvider) -> int:
-    """Look at all sessions once; return how many were not in their parents' conversations."""
+    """Check all sessions once; return how many were outside their parents' conversations."""
     found = 0
     after = ""
     while True:
@@ -88,7 +85,7 @@ def _texts(tx: ReadTransaction, sql: str, after: str) -> list[str]:
 
 
 class IncomingEdge:
-    """What is needed to tie a session to its parent once both are stored."""
+    """The data to attach a session to its parent once both are stored."""
 
     __slots__ = (
         "_config",
@@ -112,7 +109,7 @@ class IncomingEdge:
         self._config = None if self.is_stated else incoming.columns["model_config"]
 
     def kind(self, parent_end_reason: str | None, parent_ended_at: float | None) -> str | None:
-        """Return the stated kind, or what the documented rules make of it."""
+        """Return the given edge kind, or derive it by the documented rules."""
         if self.is_stated:
             return self._kind
         return documented_edge_kind(
@@ -134,7 +131,7 @@ def _object(text: str | None) -> dict[str, Any] | None:
 
 
 class AttachOutcome(Enum):
-    """What became of an edge."""
+    """The result of attaching a session."""
 
     TIED = "tied"
     WAITS = "its parent is not stored"
@@ -142,10 +139,10 @@ class AttachOutcome(Enum):
 
 
 def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> AttachOutcome:
-    """Give a stored session its parent; `place_attached` completes what was tied.
+    """Set the parent of a stored session; call `place_attached` afterwards.
 
     Raises:
-        ConversationHeld: that would change a chain that somebody holds.
+        ConversationHeld: that would change a leased chain.
     """
     parent = tx.one(
         f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
@@ -165,7 +162,7 @@ def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> AttachOutcome
 
 
 def place_attached(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
-    """Make tied sessions part of their parents' conversations, and place those anew."""
+    """Move attached sessions to their parents' conversations, and recompute the placement."""
     conversations: dict[str, str] = {}
     unstated: dict[str, bool] = {}
     for edge in edges:
@@ -179,21 +176,21 @@ def place_attached(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
 
 
 def join_parents(tx: WriteTransaction, children: Sequence[str]) -> None:
-    """Make sessions part of their parents' conversations; `recompute_placement` completes that."""
+    """Move sessions to their parents' conversations; call `recompute_placement` afterwards."""
     known: dict[str, str] = {}
     for child in children:
         _move(tx, child, _conversation_above(tx, child, known))
 
 
 def recompute_placement(tx: WriteTransaction, conversation_id: str) -> None:
-    """Work out chains, listing and activity of one conversation, whatever they were."""
+    """Recompute chains, listing and activity of one conversation."""
     place_family(tx, conversation_id)
     _raise_tips(tx, conversation_id)
 
 
 def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, str]) -> str:
-    """Return the conversation of the topmost ancestor, or of one in a circle that another program
-    made; *known* remembers it for all passed.
+    """Return the conversation of the topmost ancestor, or of a member of a cycle that another
+    program made; caches it in *known* for all sessions on the way.
     """
     passed: dict[str, None] = {}
     while session_id not in known:
@@ -212,7 +209,7 @@ def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, s
 
 
 def _move(tx: WriteTransaction, session_id: str, conversation_id: str) -> None:
-    """Move a session and those below it that are not there yet."""
+    """Move a session and its descendants to a conversation."""
     movers = [session_id]
     while movers:
         mover = movers.pop()
@@ -225,7 +222,7 @@ def _move(tx: WriteTransaction, session_id: str, conversation_id: str) -> None:
 
 
 def _raise_tips(tx: WriteTransaction, conversation_id: str) -> None:
-    """A thread is as recent as its most recent part, though an earlier one be written to."""
+    """Set the activity of each tip to the latest activity in its chain."""
     for chain_id, newest in tx.all(
         f"SELECT chain_id, MAX(last_active) FROM sessions WHERE conversation_id = ? AND {VISIBLE} "
         f"GROUP BY chain_id",

@@ -1,8 +1,8 @@
-"""Importing many sessions: everything is checked first, then written in short transactions.
+"""Imports many sessions: checks all of them first, then writes them in short transactions.
 
-The records are read twice, once to check them and once to write them, so that neither pass holds
-more than one session and no invalid file changes anything. Repeating an import that was cut short
-completes it.
+The records are read twice, to check and to write them, so that neither pass keeps more than a few
+sessions in memory and an invalid file changes nothing. Repeating an interrupted import completes
+it.
 """
 
 from __future__ import annotations
@@ -41,26 +41,23 @@ from hermes_sessions.storage.store import Store
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import ImportReport
 
-# Which ids the messages of an import get.
-#
-# Ids are kept where they are free. Where they are not, all sessions of a lineage move by the same
-# distance, because the order of ids is the order in which the messages of a conversation were
-# written, over all its sessions. The distance leaves room below, so that a part of the lineage that
-# comes later, with lower ids, still finds its place before what is stored by then.
+# Message ids are kept if they are free. Otherwise all ids of a lineage are shifted by the same
+# distance, because ids order the messages of a conversation over all its sessions. The distance
+# leaves room below, so that a part of the lineage with lower ids can be imported later.
 
 
 _UNUSED_ORDINAL: Final = 2**52
 
 
 class IdPlan:
-    """By how much the message ids of each lineage move. Remembers every id, 8 bytes each."""
+    """The shift of the message ids of each lineage. Keeps every id in memory, 8 bytes each."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str | None] = {}
-        #: Ids that are to be written, and the stored id that they must come after.
+        #: Ids to write, and the stored id that they must follow.
         self._wanted: dict[str, array[int]] = {}
         self._after: dict[str, int] = {}
-        #: Ids of messages that an earlier import stored, and how far they moved.
+        #: Ids of messages that an earlier import stored, with their shift.
         self._seen: dict[str, list[tuple[int, int]]] = {}
         self._shifts: dict[str, int] = {}
         self._fresh = 0
@@ -68,7 +65,7 @@ class IdPlan:
         self.reserved = False
 
     def note(self, tx: ReadTransaction, incoming: IncomingSession) -> None:
-        """Take a session into account that is going to be imported."""
+        """Add a session that will be imported."""
         self._parents[incoming.id] = incoming.parent_id
         ids = incoming.ids
         if not ids:
@@ -85,10 +82,10 @@ class IdPlan:
             self._wanted[incoming.id] = array("q", ids[count:])
 
     def settle(self, tx: ReadTransaction) -> None:
-        """Decide, now that all sessions are known."""
+        """Choose the shifts, once all sessions are known."""
         newest = tx.one("SELECT MAX(id) FROM messages")
         self._fresh = int(newest[0]) if newest and newest[0] else 0
-        # What came from the same place before says where the rest of it belongs.
+        # Reuse the shift of parts of the lineage that were imported before.
         usual = max((points[0][1] for points in self._seen.values()), default=0)
         highest = 0
         for family, writers in self._families():
@@ -107,7 +104,7 @@ class IdPlan:
         self._reach = highest if 0 < highest <= MAX_KEPT_ID else None
 
     def _shift_beside(self, session_id: str, points: list[tuple[int, int]]) -> int:
-        """Return how far the lineage moved just before these messages, else right after them."""
+        """Return the shift of the messages just before these, else of those right after."""
         first = self._wanted[session_id][0]
         before = [shift for number, shift in points if number < first]
         return max(before) if before else min((shift for _, shift in points), default=0)
@@ -117,7 +114,7 @@ class IdPlan:
         return wanted[0] > self._after.get(session_id, 0) and not any_id_taken(tx, wanted)
 
     def _families(self) -> list[tuple[list[str], list[str]]]:
-        """Return the sessions of each lineage, and those of them that have messages to write."""
+        """Return the sessions of each lineage, and those with messages to write."""
         roots: dict[str, str] = {}
         families: dict[str, list[str]] = {}
         for session_id in self._parents:
@@ -139,14 +136,14 @@ class IdPlan:
         return root
 
     def shifts_of(self, session_id: str) -> tuple[int, ...]:
-        """Return the distances that would do for one session's messages, the best first; 0 keeps
-        their ids. The last one leads behind everything stored before this import.
+        """Return possible shifts for the messages of a session, the best first; 0 keeps their ids.
+        The last one puts them after everything stored before this import.
         """
         return self._shifts.get(session_id, self._fresh), self._fresh
 
     def reserve(self, tx: WriteTransaction, store: Store, session_id: str) -> None:
-        """Before the first messages are written, keep generated ids above all ids to come, so
-        that nobody who appends meanwhile takes them. Set `reserved` once that is committed.
+        """Raise the generated ids above all ids to write, before the first messages are written, so
+        that concurrent appends do not take them. Set `reserved` after the commit.
         """
         if self.reserved or self._reach is None or any_id_taken(tx, [self._reach]):
             return
@@ -159,17 +156,17 @@ class IdPlan:
         tx.run("DELETE FROM messages WHERE id = ?", (self._reach,))
 
 
-#: Weight of what one transaction writes: a message weighs 1 and 1 more per 4 KiB of text.
+#: Weight of one transaction: a message weighs 1, plus 1 per 4 KiB of text.
 _STEP: Final = 1000
 _TEXT_PER_WEIGHT: Final = 4096
 _SESSIONS_PER_STEP: Final = 50
 
 
 class ImportRun:
-    """One run. Give it records that can be iterated twice."""
+    """One import. Its records must be iterable twice."""
 
     def __init__(self, store: Store, *, leave_out_invalid: bool) -> None:
-        """One invalid record refuses all, unless it is to be left out and reported."""
+        """An invalid record refuses the whole import, unless *leave_out_invalid* reports it."""
         self._store = store
         self._leave_out_invalid = leave_out_invalid
         self._ids = IdPlan()
@@ -177,7 +174,7 @@ class ImportRun:
         self._notes: list[Record] = []
         self._outcomes: dict[str, list[str]] = {"imported": [], "extended": [], "skipped": []}
         self._conflicts: list[Record] = []
-        #: Sessions stored without the parent they name, by that parent.
+        #: Sessions stored without their parent, by the id of that parent.
         self._waiting: dict[str, list[IncomingEdge]] = {}
         self._detached = 0
         self._invalid: set[int] = set()
@@ -311,7 +308,7 @@ class ImportRun:
         return begun
 
     def _write_long(self, job: _Job) -> None:
-        """Write one session in several transactions; readers see it grow."""
+        """Write a long session in several transactions; readers see it grow."""
         incoming, standing = job.incoming, job.standing
         spans = list(job.spans())
 
@@ -371,7 +368,7 @@ def _named(record: Any) -> Record:
     return {"id": session_id} if isinstance(session_id, str) else {}
 
 
-_MOVED: Final = "it was written to while it was imported: import again"
+_MOVED: Final = "it changed during the import: import again"
 
 
 def _reason(obstacle: SessionChanged | ConversationHeld) -> str:
@@ -379,7 +376,7 @@ def _reason(obstacle: SessionChanged | ConversationHeld) -> str:
 
 
 class _Job:
-    """One session that is to be written."""
+    """A session to write."""
 
     def __init__(
         self, incoming: IncomingSession, standing: ComparisonResult, shifts: Sequence[int]
@@ -393,7 +390,7 @@ class _Job:
         self.weight = 1 + sum(map(_weight, fresh))
 
     def spans(self) -> Iterator[range]:
-        """Yield index ranges of the messages to write, each for one short transaction."""
+        """Yield index ranges of messages, one per short transaction."""
         start, weight = self.standing.message_count, 0
         for index in range(start, len(self.incoming.messages)):
             weight += _weight(self.incoming.messages[index])
@@ -414,7 +411,7 @@ def _add_part(job: _Job, begun: WriteState, span: range, tx: WriteTransaction) -
 
 
 class _Ties:
-    """The edges that one transaction can tie, and those that must wait for a parent."""
+    """Attaches the sessions of one transaction, and collects those that wait for a parent."""
 
     def __init__(self, store: Store, waiting_before: Mapping[str, list[IncomingEdge]]) -> None:
         self._store = store
@@ -425,7 +422,7 @@ class _Ties:
         self.circles: list[IncomingEdge] = []
 
     def tie(self, tx: WriteTransaction, job: _Job) -> None:
-        """Tie a written session to its parent, if that is stored, and to its waiting children."""
+        """Attach a written session to its parent, if stored, and its waiting children to it."""
         session_id = job.incoming.id
         self.arrived.append(session_id)
         edges = [*self._waiting_before.get(session_id, ()), *self.waiting.pop(session_id, ())]
@@ -441,5 +438,5 @@ class _Ties:
                 self.waiting.setdefault(edge.parent_id, []).append(edge)
 
     def place(self, tx: WriteTransaction) -> None:
-        """Recompute the conversations that changed."""
+        """Recompute the placement in changed conversations."""
         place_attached(tx, self._tied)

@@ -1,4 +1,4 @@
-"""Checks of single values that come from outside, for records offered for import."""
+"""Type checks of single values in import records."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.codec import to_json
 
 _MAX_INTEGER: Final = 2**63 - 1
-#: Columns of later Hermes versions whose default says nothing.
+#: Columns of later Hermes versions that are dropped at their default.
 _SAYS_NOTHING: Final = {"observed": 0, "expiry_finalized": 0, "compression_fallback_streak": 0}
 
 
 def first_known(*times: float | None) -> Any:
-    """Return the first of several values that is not None."""
+    """Return the first value that is not None, or None."""
     return next((time for time in times if time is not None), None)
 
 
 def _shown(value: Any) -> str:
     try:
         return f"{value!r:.50}"
-    except (ValueError, RecursionError):  # Python does not write out very long numbers.
+    except (ValueError, RecursionError):  # Python refuses to format very long numbers.
         return type(value).__name__
 
 
@@ -84,7 +84,7 @@ def _finite(value: float) -> bool:
 
 
 def json_text(name: str, value: Any) -> str | None:
-    """Return *value* as JSON text; text is taken to be that already."""
+    """Return *value* as JSON text; a string is assumed to be JSON."""
     if value is None or isinstance(value, str):
         return value
     try:
@@ -94,7 +94,7 @@ def json_text(name: str, value: Any) -> str | None:
 
 
 def extra_text(raw: Mapping[str, Any], known: frozenset[str]) -> str | None:
-    """Return what no column takes, as JSON text, or None when there is nothing."""
+    """Return the values without a column as JSON text, or None without any."""
     extra = raw.get("extra")
     if extra is not None and not isinstance(extra, Mapping):
         raise InvalidInput(f"extra must be an object, not {type(extra).__name__}.")

@@ -1,7 +1,7 @@
-"""Writing one incoming session: a new one, or what a stored one has grown by.
+"""Writes an incoming session: a new one, or the extension of a stored one.
 
-The functions are given an open transaction. A long session is written in several, each of which
-leaves a beginning of the transcript that a later import completes.
+The functions use an open transaction. A long session takes several, each of which leaves a prefix
+of the transcript that a later import completes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INSERT_EXPLICIT: Final = (
     f"INSERT INTO messages (id, {', '.join(_MESSAGE_ROW)}) "
     f"VALUES ({placeholders(len(_MESSAGE_ROW) + 1)})"
 )
-#: What a session that has grown elsewhere brings along; its name, start and place stay.
+#: Columns that an extended session updates; its title, start and lineage stay.
 _GROWS: Final = (
     *(c.name for c in TAKEN if c.name not in ("started_at", "archived_at", "pinned_at")),
     "message_count",
@@ -61,11 +61,11 @@ class SessionChanged(Exception):
 
 @dataclass(slots=True)
 class WriteState:
-    """What the later transactions of a session must know."""
+    """State that the later transactions of a session need."""
 
-    #: Added to the file's message ids; None when the database gives new ones.
+    #: Added to the message ids of the file; None if the database generates new ids.
     shift: int | None = None
-    #: Ids of rewinds in the file to those in the store.
+    #: Maps rewind ids of the file to those of the store.
     rewind_ids: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -77,13 +77,12 @@ def begin(
     standing: ComparisonResult,
     shifts: Sequence[int],
 ) -> WriteState:
-    """Insert a new session without messages, or make sure a stored one is as it was compared.
-
-    The message ids move by the first of *shifts* that leads to free ones.
+    """Insert a new session without messages, or check that a stored one has not changed since it
+    was compared. Message ids are shifted by the first of *shifts* that leads to free ids.
 
     Raises:
-        Moved: somebody else wrote the session meanwhile; nothing is written.
-        ConversationHeld: somebody holds it.
+        SessionChanged: the stored session changed meanwhile; nothing is written.
+        ConversationHeld: the session is leased.
     """
     require_free(tx, store, [incoming.id])
     row = tx.one(
@@ -144,8 +143,8 @@ def _choose_shift(
     standing: ComparisonResult,
     shifts: Sequence[int],
 ) -> int | None:
-    """Return a distance by which all ids to be written are free and come after the session's own;
-    None when the database must give new ones.
+    """Return the first shift that gives free ids after those of the session; None if the database
+    must generate ids.
     """
     ids = incoming.ids
     fresh = ids[standing.message_count :] if ids is not None else []
@@ -163,7 +162,7 @@ def _choose_shift(
 
 
 def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
-    """Return whether a message with one of these rising ids is stored."""
+    """Return whether a stored message has one of these ascending ids."""
     newest = tx.one("SELECT MAX(id) FROM messages")
     if not ids or newest is None or newest[0] is None or newest[0] < ids[0]:
         return False
@@ -177,7 +176,7 @@ def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
 def _write_rewinds(
     tx: WriteTransaction, store: Store, incoming: IncomingSession, begun: WriteState
 ) -> None:
-    """Store the record of every rewind that is not there, and complete the others."""
+    """Insert missing rewinds, and set the time of restore of stored ones."""
     rewinds = incoming.rewinds or ()
     if not rewinds:
         return
@@ -288,7 +287,7 @@ def finish(
     standing: ComparisonResult,
     begun: WriteState,
 ) -> None:
-    """Write what follows once all messages are there: summaries, states, usage, audit."""
+    """Write summaries, message states, usage and rewinds, once all messages are written."""
     grows = {name: incoming.columns[name] for name in _GROWS}
     changes = ", ".join(f"{name} = ?" for name in grows)
     tx.run(

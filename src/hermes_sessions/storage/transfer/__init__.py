@@ -1,1 +1,1 @@
-"""Moving sessions between databases: a copy that can be resumed and proves itself."""
+"""Copies sessions between databases: resumable, and verified by checksums."""

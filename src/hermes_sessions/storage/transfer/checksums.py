@@ -1,4 +1,4 @@
-"""Checksums of sessions over values that are the same on every database."""
+"""Checksums of sessions that are equal on every database."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import Row
 from hermes_sessions.storage.tables import SESSIONS, Column, Table
 
-#: Where the title is among what depends on the other sessions of a store.
+#: Position of the title among the values that depend on other sessions of a store.
 _TITLE: Final = [c.name for c in SESSIONS.copied if c.compared == "place"].index("title")
 _TYPES: Final = {"serial": int, "integer": int, "real": float, "name": str, "text": str}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Checksum(NamedTuple):
-    """What was said and counted; ids and lineage in this store; and the title."""
+    """Three digests: content and counters; ids and lineage in this store; and the title."""
 
     content: str
     place: str
@@ -30,21 +30,21 @@ class Checksum(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Return what ``str`` wrote, None for anything else."""
+        """Parse the text that ``str`` wrote; return None for other texts."""
         parts = text.split(" ")
         return cls(*parts) if len(parts) == len(cls._fields) else None
 
 
 def is_same(first: Checksum, second: Checksum | None, *, merging: bool) -> bool:
-    """Whether two checksums say the same; among other sessions, ids and titles may differ."""
+    """Return whether two checksums agree. When *merging*, ids and titles may differ."""
     if merging:
         return second is not None and first.content == second.content
     return first == second
 
 
 class SessionChecksum:
-    """The checksum of one session, while its rows pass by: always the same tables in the same
-    order, and rows in the order of their positions.
+    """Computes the checksum of a session from its rows. Tables must be added in a fixed order, and
+    rows in the order of their positions.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class SessionChecksum:
         self._title = ""
 
     def add(self, table: Table, rows: Iterable[Row]) -> None:
-        """Add settled rows with all columns of their table."""
+        """Add rows from `typed_rows` with all columns of their table."""
         split = _splitters[table.name] if table.name in _splitters else _splitter(table)
         for row in rows:
             content, place = split(row)
@@ -64,17 +64,17 @@ class SessionChecksum:
                 self._place.update(_bytes(place))
 
     def result(self) -> Checksum:
-        """Return the checksum of what was added."""
+        """Return the checksum of the added rows."""
         return Checksum(self._content.hexdigest(), self._place.hexdigest(), self._title)
 
 
 def digest(value: object) -> str:
-    """Return the checksum of a single value of JSON's types."""
+    """Return the digest of a JSON value."""
     return blake2b(_bytes(value), digest_size=16).hexdigest()
 
 
 def _bytes(value: object) -> bytes:
-    # Halves of surrogate pairs are no UTF-8, but they are text.
+    # Lone surrogates are valid text here, but not valid UTF-8.
     return _dump(value).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -104,12 +104,12 @@ def _splitter(table: Table) -> _Splitter:
 
 
 def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
-    """Return rows with every value in the type of its column.
+    """Convert every value to the type of its column.
 
-    SQLite keeps whatever other programs put into a column; servers do not.
+    SQLite stores values of any type in a column; servers do not.
 
     Raises:
-        TransferRefused: a value has no form in that type.
+        TransferRefused: a value cannot be converted without loss.
     """
     types = [_TYPES[column.kind] for column in table.copied]
     floats = [number for number, wanted in enumerate(types) if wanted is float]
@@ -120,7 +120,7 @@ def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
                 found.append(_settled(table, row))
                 break
         else:
-            # What is no number, and a zero with a sign, are not the same on every database.
+            # Databases differ in NaN and negative zero.
             is_plain = all(row[number] is None or row[number] > 0 for number in floats)
             found.append(row if is_plain else _settled(table, row))
     return found
@@ -144,7 +144,7 @@ def _settled(table: Table, row: Row) -> Row:
 
 
 def _converted(value: Any, wanted: type) -> Any:
-    """Return the value in the wanted type, if nothing of it is lost by that."""
+    """Return the value in the wanted type; raise ValueError if that would lose something."""
     if wanted is str:
         return value.decode("utf-8") if isinstance(value, bytes) else str(value)
     number = float(value) if wanted is float or isinstance(value, float) else int(value)

@@ -1,4 +1,4 @@
-"""Comparing sessions of two stores, and judging what is to be done about a difference."""
+"""Compares the sessions of two stores, and decides how to handle differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOREIGN: Final = "is in the target, and did not come from this source"
 
 
 class Verdict(Enum):
-    """What is to be done about a session."""
+    """What to do with a session."""
 
     SAME = "nothing"
     COPY = "copy it, replacing what is there"
@@ -37,9 +37,9 @@ class Verdict(Enum):
 
 
 class Difference(NamedTuple):
-    """Something that is not the same in both stores."""
+    """A session or row that differs between the stores."""
 
-    #: A session's id; or a table and the key of a row in it.
+    #: A session id, or a table and the key of a row.
     id: str
     what: str
 
@@ -50,8 +50,8 @@ def judge(
     entry: str | None,
     merge: Merge | None,
 ) -> tuple[Verdict, str]:
-    """Return what to do about a session of the source, and why: *found* is what the target has of
-    it, *entry* what the ledger says was copied.
+    """Return what to do with a session of the source, and why. *found* is the one in the target,
+    *entry* the checksum in the ledger.
     """
     merging = merge is not None
     if found is not None and is_same(wanted.checksum, found.checksum, merging=merging):
@@ -72,12 +72,12 @@ def judge(
 
 
 class Comparison(NamedTuple):
-    """What comparing two stores found: how much is the same, and everything that is not."""
+    """The result of comparing two stores: counts of equal items, and all differences."""
 
     sessions: int
     messages: int
     differences: list[Difference]
-    #: Rows beside the sessions that are the same, by table: holds, receipts of erasures, …
+    #: Equal rows of side tables, by table: holds, receipts of erasures, …
     beside: Mapping[str, int]
 
 
@@ -86,7 +86,7 @@ def compare_stores(
     second: SessionDBProvider,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Comparison:
-    """Compare all sessions of two stores, those of the trash included, and what stands beside."""
+    """Compare all sessions of two stores, including the trash, and the side tables."""
     differences: list[Difference] = []
     total = count_rows(first, "sessions") + count_rows(second, "sessions")
     sessions = messages = done = 0
@@ -135,12 +135,9 @@ def _difference(left: ChecksummedSession | None, right: ChecksummedSession | Non
     return "title, lineage or ids of messages differ"
 
 
-# What a run would do, and whether it may begin; nothing is written here.
-
-
 @dataclass(slots=True)
 class TransferPlan:
-    """What a run would do."""
+    """A preview of a transfer."""
 
     source: str
     target: str
@@ -158,7 +155,7 @@ def plan(
     merge: Merge | None = None,
     since: float | None = None,
 ) -> TransferPlan:
-    """Return what a `Transfer` would do; without a *target*, there is no store yet."""
+    """Return what a `Transfer` would do, without writing. A *target* of None is a new store."""
     found_plan = TransferPlan(identity(source), identity(target) if target else "")
     ledger = Ledger(found_plan.source, source.dialect)
     if target is not None:
@@ -188,13 +185,13 @@ def plan(
 
 
 def require_different(source: str, target: str) -> None:
-    """Raise `TransferRefused` for two names of one store."""
+    """Raise `TransferRefused` if both identities are of the same store."""
     if source == target:
         raise TransferRefused(f"Source and target are the same store: {source}.")
 
 
 def require_room(target: SessionDBProvider, ledger: Ledger, merge: Merge | None) -> None:
-    """Raise `TransferRefused` for a target with other sessions, unless they are to be merged."""
+    """Raise `TransferRefused` if the target has other sessions and *merge* is None."""
     if merge is not None:
         return
     with target.read() as tx:
@@ -202,8 +199,8 @@ def require_room(target: SessionDBProvider, ledger: Ledger, merge: Merge | None)
     if others:
         raise TransferRefused(
             f"{identity(target)} holds {number_of_sessions(others)} that did not come from "
-            f"{ledger.origin}. To copy all the same, choose what happens to sessions that are in "
-            f"both: --merge skip leaves them as they are, --merge overwrite replaces them."
+            f"{ledger.origin}. To copy anyway, choose what happens to sessions that are in both: "
+            f"--merge skip leaves them unchanged, --merge overwrite replaces them."
         )
 
 

@@ -1,8 +1,8 @@
-"""What was copied, kept in the target: which rows came from which source, and as what.
+"""Ledger of a transfer, kept in the target: which rows came from which source, with checksums.
 
-The ledger stands among the ``foreign_rows``, which every store has. A session has an entry once its
-copy has begun; the entry holds its checksum once the copy is complete. What the target holds now
-can so be told from what was copied, and a copy that was killed goes on where it was.
+The ledger is stored in ``foreign_rows``, which every store has. A session gets an entry when its
+copy begins; the entry holds its checksum once the copy is complete. So later changes in the target
+can be detected, and an interrupted copy can be resumed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 
-#: What entries are about.
+#: Kinds of entries.
 Kind = Literal[
     "authors",
     "erasures",
@@ -45,22 +45,22 @@ _TABLES: Final[dict[Kind, str]] = {
     "topic_modes": "transferred_topic_modes",
     "topics": "transferred_topics",
 }
-#: Rows of these are the ledger's own, and never copied.
+#: Names that the ledger uses in ``foreign_rows``; its rows are never copied.
 LEDGER_TABLES: Final = tuple(_TABLES.values())
-#: Instead of a checksum, while a copy is under way.
+#: Replaces the checksum while a copy is in progress.
 BEGUN: Final = "begun"
 _COLUMNS: Final = ("origin", "table_name", "row_key", "row")
 
 
 def identity(provider: SessionDBProvider) -> str:
-    """Return what tells a store from others: where it is. Never a secret."""
+    """Return the identity of a store: its location, without secrets."""
     facts = provider.describe()
     place = str(facts.get("path") or facts.get("location") or "")
     return identity_of(provider.name, place, facts.get("schema"))
 
 
 def identity_of(provider: str, place: str, schema: str | None) -> str:
-    """Return the identity of a store by its parts."""
+    """Return the identity of a store from its parts."""
     if "://" not in place:
         place = f"{provider}:///{place}"
     return f"{place} ({schema})" if schema and schema != "public" else place
@@ -76,7 +76,7 @@ class Ledger:
         )
 
     def entries(self, tx: ReadTransaction, kind: Kind, keys: Sequence[str]) -> dict[str, str]:
-        """Return the entries with these keys that there are."""
+        """Return the existing entries with these keys."""
         if not keys:
             return {}
         rows = tx.all(
@@ -119,5 +119,5 @@ class Ledger:
         return int(row[0]) if row else 0
 
     def is_empty(self, tx: ReadTransaction) -> bool:
-        """Whether nothing was copied from this source yet."""
+        """Return whether nothing was copied from this source yet."""
         return not self.page(tx, "session", None, 1)

@@ -1,7 +1,7 @@
-"""Copying lanes: each with its transitions, its turns and its mailbox, as a whole.
+"""Copies lanes, each together with its transitions, turns and mailbox.
 
-Numbers of rows are the target's own, because it may have lanes from elsewhere. Who holds what, and
-which processes run, is true of one database alone: leases and processes are not copied.
+Rows get new ids in the target, which may have other lanes. Leases and processes are not copied:
+they describe one database only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hermes_sessions.storage.transfer.side_tables import (
 )
 
 _TABLES: Final[dict[str, Table]] = {table.name: table for table in LIFECYCLE_TABLES}
-#: What belongs to a lane, each after what it points at.
+#: Tables that belong to a lane, each after the table it refers to.
 _PARTS: Final = ("lane_transitions", "turns", "mailbox")
 _PAGE: Final = 100
 _BETWEEN: Final = "\x1f"
@@ -40,7 +40,7 @@ _Fields = dict[str, Any]
 
 
 class _Lane(NamedTuple):
-    """A lane without the numbers that its database gave; a ``turn_id`` is the turn's place."""
+    """A lane without generated ids; a ``turn_id`` is the position of the turn in the lane."""
 
     row: _Fields
     parts: dict[str, list[_Fields]]
@@ -53,8 +53,8 @@ class _Lane(NamedTuple):
 def copy_lanes(
     source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger, merge: Merge | None
 ) -> list[SideDifference]:
-    """Bring the lanes of the target up to those of the source; return what was left as it is,
-    because it was changed in the target after it was copied.
+    """Copy new and changed lanes to the target; return the lanes that were skipped because they
+    changed in the target after they were copied.
     """
     if not has_taken(LIFECYCLE_STEP, source, target):
         return []
@@ -128,7 +128,7 @@ def _replace(tx: WriteTransaction, key: _Key, lane: _Lane) -> None:
 
 
 def _remove_gone(source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger) -> None:
-    """Remove what was copied earlier and is gone from the source, if nobody has changed it."""
+    """Remove copied lanes that were deleted from the source, unless they changed in the target."""
     after: str | None = None
     while True:
         with target.read() as tx:

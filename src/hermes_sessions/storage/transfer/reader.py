@@ -1,4 +1,4 @@
-"""Reading whole sessions in pieces that fit into memory and into one transaction."""
+"""Reads whole sessions in pieces that fit into memory and one transaction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
 from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 
-#: Sessions that are looked at together.
+#: Sessions per page.
 PAGE: Final = 100
-#: Messages, and characters of them, in one piece.
+#: Limits of one piece: messages, and characters in them.
 _PIECE: Final = 1000
 _PIECE_CHARACTERS: Final = 2_000_000
 _TIMES: Final = [column.name for column in SESSIONS.created_with() if column.holds == "time"]
@@ -33,20 +33,20 @@ class Piece(NamedTuple):
     usage: Sequence[Row] = ()
     rewinds: Sequence[Row] = ()
     checksum: Checksum | None = None
-    #: How long its messages are.
+    #: Number of characters in its messages.
     characters: int = 0
 
 
 class ChecksummedSession(NamedTuple):
-    """What is known of a session that was read."""
+    """The checksum and size of a session."""
 
     checksum: Checksum
     messages: int
 
 
 def columns(tx: ReadTransaction, table: Table, names: Sequence[str] | None = None) -> str:
-    """Return the columns that are copied, or those of these *names*, for a SELECT. A store that
-    waits for the step that adds a column has its default instead.
+    """Return the copied columns, or those in *names*, for a SELECT. A column that the store does
+    not have yet is replaced by its default.
     """
     wanted = [table.column(name) for name in names] if names is not None else table.copied
     taken: set[str | None] = {None}
@@ -62,7 +62,7 @@ def columns(tx: ReadTransaction, table: Table, names: Sequence[str] | None = Non
 
 
 def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> list[str]:
-    """Return the next session ids, those of the trash included; with *since*, only of sessions
+    """Return the next page of session ids, including the trash; with *since*, only of sessions
     that were active, started, ended, archived, pinned or trashed at that time or later.
     """
     where, params = _active(since)
@@ -74,7 +74,7 @@ def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> lis
 
 
 def count_messages(tx: ReadTransaction, since: float | None = None) -> int:
-    """Return how many messages there are, or how many in the sessions of `ids_page`."""
+    """Return the number of messages; with *since*, of those in the sessions of `ids_page`."""
     where, params = _active(since)
     among = f"WHERE session_id IN (SELECT id FROM sessions WHERE {where})" if params else ""
     row = tx.one(f"SELECT COUNT(*) FROM messages {among}", params)
@@ -88,7 +88,7 @@ def _active(since: float | None) -> tuple[str, list[str | float]]:
 
 
 def pages(provider: SessionDBProvider, since: float | None = None) -> Iterator[list[str]]:
-    """Yield all session ids in pages; every page is read in a transaction of its own."""
+    """Yield all session ids in pages, each read in its own transaction."""
     after: str | None = None
     while True:
         with provider.read() as tx:
@@ -100,7 +100,7 @@ def pages(provider: SessionDBProvider, since: float | None = None) -> Iterator[l
 
 
 def sessions_among(tx: ReadTransaction, ids: Sequence[str]) -> set[str]:
-    """Return those of these sessions that exist."""
+    """Return which of these sessions exist."""
     if not ids:
         return set()
     rows = tx.all(f"SELECT id FROM sessions WHERE id IN ({placeholders(len(ids))})", ids)
@@ -108,7 +108,7 @@ def sessions_among(tx: ReadTransaction, ids: Sequence[str]) -> set[str]:
 
 
 def messages_of(tx: ReadTransaction, ids: Sequence[str]) -> int:
-    """Return how many messages these sessions have."""
+    """Return the number of messages in these sessions."""
     if not ids:
         return 0
     marks = placeholders(len(ids))
@@ -117,14 +117,14 @@ def messages_of(tx: ReadTransaction, ids: Sequence[str]) -> int:
 
 
 def count_rows(provider: SessionDBProvider, table: str) -> int:
-    """Return how many rows a table has."""
+    """Return the number of rows of a table."""
     with provider.read() as tx:
         row = tx.one(f"SELECT COUNT(*) FROM {table}")
     return int(row[0]) if row else 0
 
 
 def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
-    """Yield the pieces of these sessions; one that does not exist has none."""
+    """Yield the pieces of these sessions; skips missing ones."""
     if not ids:
         return
     marks = placeholders(len(ids))
@@ -141,7 +141,7 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
         f"ORDER BY session_id, ordinal, id",
         ids,
     )
-    # Both are in the order of the same database, so they are walked through side by side.
+    # Both are in the same order of the same database, so they can be merged.
     groups = groupby(stream, key=lambda row: row[_SESSION_ID])
     group = next(groups, None)
     for session in sessions:
@@ -170,7 +170,7 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
 
 
 def _parts(rows: Iterator[Row]) -> Iterator[tuple[list[Row], int, bool]]:
-    """Cut a stream into parts; say how long each is, and which is the last one."""
+    """Split a stream; yield (rows, number of characters, whether it is the last part)."""
     part: list[Row] = []
     weight = 0
     for row in rows:
@@ -198,7 +198,7 @@ def _by_session(
 
 
 def checksum_sessions(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, ChecksummedSession]:
-    """Return the checksums of those of these sessions that exist."""
+    """Return the checksums of these sessions, without missing ones."""
     found: dict[str, ChecksummedSession] = {}
     messages = 0
     for piece in read_pieces(tx, ids):

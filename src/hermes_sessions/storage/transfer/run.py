@@ -1,9 +1,9 @@
-"""Moving all sessions from one store to another: copied, compared, and indexed there.
+"""Transfers all sessions from one store to another: copies, compares and indexes them.
 
-The source is only read, in short transactions, and may be written meanwhile: what changed after it
-was copied is found by comparing and copied again. A session is complete in the target, with its
-checksum in the ledger, or it is copied anew; so the same call goes on after a kill. What somebody
-changed in the target after it was copied is never overwritten without being told to.
+The source is only read, in short transactions, and may be written meanwhile: a comparison finds
+sessions that changed after they were copied, and copies them again. A session without a checksum in
+the ledger is incomplete and is copied again, so a killed transfer can be repeated. Changes made in
+the target after the copy are overwritten only on request.
 """
 
 from __future__ import annotations
@@ -51,38 +51,38 @@ from hermes_sessions.storage.transfer.side_tables import (
 )
 from hermes_sessions.storage.transfer.writer import Writer, any_taken, tie
 
-#: Called with what is being done, how much of it is done, and how much there is.
+#: Called with the name of the step, the number of finished items, and the total.
 Progress = Callable[[str, int, int], None]
 
-#: Rows and characters that one transaction writes.
+#: Limits of one write transaction: rows and characters.
 _BATCH: Final = 2000
 _BATCH_CHARACTERS: Final = 4_000_000
-#: How often a session that keeps changing is copied before that is reported.
+#: Attempts to copy a session that keeps changing.
 _ATTEMPTS: Final = 3
 _NUMBERED: Final = ("messages", "rewinds")
 _MOVING: Final = "changed while it was copied"
-_TITLE_TAKEN: Final = "has a title that another session of the target was given"
-_STILL_USED: Final = "was deleted from the source, and is used in the target"
+_TITLE_TAKEN: Final = "has a title that another session of the target uses"
+_STILL_USED: Final = "was deleted from the source, but is still used in the target"
 
 
 @dataclass(slots=True)
 class TransferReport:
-    """What a run did. ``sessions`` and ``messages`` are what is proven to be the same now."""
+    """The result of a run. ``sessions`` and ``messages`` count what was verified to be equal."""
 
     source: str
     target: str
     sessions: int = 0
     messages: int = 0
-    #: Sessions and messages that this run wrote, and sessions it removed because they are gone
+    #: Sessions and messages that this run wrote, and sessions it removed because they were deleted
     #: from the source.
     copied: int = 0
     copied_messages: int = 0
     removed: int = 0
     #: Messages in the target's search index.
     indexed: int = 0
-    #: Sessions that stayed as they were, with ``skip``.
+    #: Sessions left unchanged, with ``skip``.
     skipped: list[str] = field(default_factory=list)
-    #: Sessions that were replaced, with ``overwrite``.
+    #: Sessions replaced, with ``overwrite``.
     overwritten: list[str] = field(default_factory=list)
     #: Sessions that lost their title to another session of the target.
     untitled: list[str] = field(default_factory=list)
@@ -106,10 +106,9 @@ class Transfer:
         on_progress: Progress = _silent,
     ) -> None:
         """Args:
-        merge: what to do about sessions that the target has from elsewhere; None refuses a
-            target that has any.
-        since: only compare and copy sessions that were active at that time or later, and prove
-            nothing about the others.
+        merge: what to do with other sessions of the target; None refuses a target that has any.
+        since: only compare and copy sessions that were active at that time or later; the others
+            are not verified.
 
         Raises:
             TransferRefused: both are the same store.
@@ -129,8 +128,8 @@ class Transfer:
         """Copy, compare, index, and return what was done.
 
         Raises:
-            TransferRefused: the target holds other sessions, or a value cannot be moved.
-            StoreError: a store cannot be used; the same call goes on later.
+            TransferRefused: the target has other sessions, or a value cannot be converted.
+            StoreError: a store cannot be used; call again later to resume.
         """
         require_room(self._target, self._ledger, self._merge)
         if self._since is None:
@@ -179,7 +178,7 @@ class Transfer:
             self._settle(page)
 
     def _remove_gone(self) -> None:
-        """Remove what was copied before and has been deleted from the source since."""
+        """Remove copied sessions that were deleted from the source since."""
         gone = self._find_gone()
         left = []
         for page in _paged(gone):
@@ -187,7 +186,7 @@ class Transfer:
                 found = checksum_sessions(tx, page)
                 entries = self._ledger.entries(tx, "session", page)
             left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
-        # A session goes after those that continue it.
+        # A session can only be removed after its children.
         while removed := {s for page in _paged(left) for s in self._writer.remove(page)}:
             self._report.removed += len(removed)
             gone = [s for s in gone if s not in removed]
@@ -240,7 +239,7 @@ class Transfer:
     # ── some sessions ─────────────────────────────────────────────────────────────────────────
 
     def _settle(self, page: Sequence[str]) -> None:
-        """Make sessions of the target those of the source, and prove it."""
+        """Copy a page of sessions until the target equals the source, and verify it."""
         left = list(page)
         for attempt in range(_ATTEMPTS):
             self._tie(left)
@@ -255,7 +254,7 @@ class Transfer:
     def _judge_all(
         self, ids: Sequence[str], wanted: dict[str, ChecksummedSession], *, is_last: bool
     ) -> list[str]:
-        """Count what is the same; return what has to be copied."""
+        """Count the equal sessions; return those to copy."""
         with self._target.read() as tx:
             found = checksum_sessions(tx, ids)
             entries = self._ledger.entries(tx, "session", ids)
@@ -289,7 +288,7 @@ class Transfer:
         if self._merge is None:
             self._copy_together(ids, is_counted=is_counted)
             return
-        # One after the other: which ids are free depends on those before.
+        # One by one: which ids are free depends on the sessions before.
         for session_id in ids:
             self._renumber_if_taken(session_id)
             self._copy_together([session_id], is_counted=is_counted)
@@ -314,8 +313,8 @@ class Transfer:
             written = self._writer.write(batch)
         except ConstraintViolated as error:
             raise TransferRefused(
-                f"{error} Perhaps another run copies into the same store: let it end, then run "
-                f"this again."
+                f"{error} Another transfer may be writing to the same store: wait for it to end, "
+                f"then run this again."
             ) from error
         known = self._report.untitled
         known += [session_id for session_id in written.untitled if session_id not in known]
@@ -326,7 +325,7 @@ class Transfer:
             self._advance(messages)
 
     def _renumber_if_taken(self, session_id: str) -> None:
-        """Ids stay as they are unless sessions of the target have taken some of them."""
+        """Renumber the rows of a session if other sessions of the target use their ids."""
         for table in _NUMBERED:
             with self._source.read() as tx:
                 rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
@@ -340,7 +339,7 @@ class Transfer:
         return {table: int(row[0]) for table, row in rows.items() if row and row[0]}
 
     def _tie(self, ids: Sequence[str]) -> None:
-        """Give sessions their parents, which are copied first where they are missing."""
+        """Set the parents of sessions; copies missing parents first."""
         edges: dict[str, str] = {}
         with self._source.read() as tx:
             waiting = list(ids)
@@ -354,7 +353,7 @@ class Transfer:
         with self._target.read() as tx:
             missing = set(parents) - sessions_among(tx, parents)
             noted = self._ledger.entries(tx, "session", sorted(missing))
-        # What was copied and then deleted from the target stays deleted.
+        # A session that was copied and then deleted from the target stays deleted.
         missing -= {parent for parent, entry in noted.items() if entry != BEGUN}
         self._copy(sorted(missing), is_counted=False)
         with self._target.read() as tx:

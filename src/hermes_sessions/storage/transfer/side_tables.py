@@ -1,5 +1,5 @@
-"""Copying what belongs to no session: ``state_meta``, rows kept for other programs, who is who on a
-platform, who may talk to a gateway, holds, and the receipts of erasures.
+"""Copies tables beside the sessions: ``state_meta``, rows of other programs, identities, senders,
+holds, and receipts of erasures.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from hermes_sessions.storage.transfer.copy_ledger import LEDGER_TABLES, Kind, Le
 from hermes_sessions.storage.transfer.reader import columns
 
 _PAGE: Final = 500
-#: In the key of a foreign row, between the table and the row.
+#: Separates table and row in the key of a foreign row.
 _BETWEEN: Final = "\x1f"
 
 Merge = Literal["skip", "overwrite"]
 
 
 class SideTable(NamedTuple):
-    """A table whose rows have one key of text."""
+    """A table whose rows have a text key."""
 
     name: Kind
     table: Table
     key: tuple[str, ...]
     values: tuple[str, ...]
-    #: The step that brings the table; None when every store has it.
+    #: The migration that creates the table; None if every store has it.
     step: str | None = None
-    #: Whether its rows prove something: they stay in the target, whatever becomes of the source.
+    #: Whether its rows are evidence, which stays in the target even if the source deletes it.
     is_proof: bool = False
 
     @property
@@ -58,8 +58,8 @@ CHANGES_STEP: Final = "0008_changes"
 def _side_table(
     name: Kind, step: str | None = None, *, key: tuple[str, ...] = (), is_proof: bool = False
 ) -> SideTable:
-    """Return a declared table. Its primary key is the key of its rows, unless that is a number
-    which the database gives.
+    """Return a declared table. Its rows are identified by the primary key, unless the database
+    generates that.
     """
     table = next(table for table in ALL_TABLES if table.name == name)
     key = key or table.key
@@ -75,7 +75,7 @@ SIDE_TABLES: Final = (
     _side_table("topic_modes", _GATEWAY_STEP),
     _side_table("topics", _GATEWAY_STEP),
     _side_table("authors", _ERASURE_STEP),
-    # With what is still to be done, which can so be done in the target.
+    # Including the targets of pending erasures, so that the target store can finish them.
     _side_table("erasures", _ERASURE_STEP, is_proof=True),
     _side_table("holds", _HOLDS_STEP),
 )
@@ -83,7 +83,7 @@ _Rows = dict[tuple[str, ...], tuple[Any, ...]]
 
 
 def has_taken(step: str | None, *stores: SessionDBProvider) -> bool:
-    """Whether all of these stores have taken a step. A source that is only read may be older."""
+    """Return whether all these stores have applied a migration; a read-only source may not."""
     return step is None or not any(step in store.steps().waiting for store in stores)
 
 
@@ -92,7 +92,7 @@ def _tables(*stores: SessionDBProvider) -> list[SideTable]:
 
 
 class SideDifference(NamedTuple):
-    """A row that is not the same in both stores."""
+    """A row that differs between the stores."""
 
     table: str
     key: str
@@ -106,7 +106,7 @@ def compare_side_rows(
     both_ways: bool = True,
     same: Counter[str] | None = None,
 ) -> Iterator[SideDifference]:
-    """Yield the rows that differ; count those that do not in *same*, by table."""
+    """Yield the rows that differ; count equal rows in *same*, by table."""
     counted = Counter[str]() if same is None else same
     for table in _tables(source, target):
         for wanted in _pages(source, table):
@@ -130,8 +130,8 @@ def compare_side_rows(
 def copy_side_rows(
     source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger, merge: Merge | None
 ) -> list[SideDifference]:
-    """Bring the rows of the target up to those of the source; return what was left as it is,
-    because it was changed in the target after it was copied.
+    """Copy new and changed rows to the target; return the rows that were skipped because they
+    changed in the target after they were copied.
     """
     left: list[SideDifference] = []
     for table in _tables(source, target):
@@ -176,7 +176,7 @@ CHANGED: Final = "was changed in the target after it was copied"
 def _remove_gone(
     source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger, table: SideTable
 ) -> None:
-    """Remove what was copied earlier and is gone from the source, if nobody has changed it."""
+    """Remove copied rows that were deleted from the source, unless they changed in the target."""
     after: str | None = None
     while True:
         with target.read() as tx:
@@ -224,7 +224,7 @@ def _pages(provider: SessionDBProvider, table: SideTable) -> Iterator[_Rows]:
 
 
 def _beyond(table: SideTable, after: tuple[str, ...], where: str) -> tuple[str, list[str]]:
-    """Return the condition for keys that come after one, and its parameters."""
+    """Return the condition for keys after *after*, and its parameters."""
     cases, params = [], list[str]()
     for place, name in enumerate(table.key):
         same = "".join(f'"{earlier}" = ? AND ' for earlier in table.key[:place])
@@ -244,7 +244,7 @@ def _select(tx: ReadTransaction, table: SideTable) -> str:
 
 
 def _rows_of(tx: ReadTransaction, table: SideTable, keys: Sequence[tuple[str, ...]]) -> _Rows:
-    """Return those of these rows that there are."""
+    """Return the existing rows with these keys."""
     last_by_first: dict[tuple[str, ...], list[str]] = {}
     for key in keys:
         last_by_first.setdefault(key[:-1], []).append(key[-1])

@@ -1,4 +1,4 @@
-"""Writing pieces of sessions into the target, one transaction for several of them."""
+"""Writes pieces of sessions to the target, several per transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _names(table: Table) -> list[str]:
 _SESSION_NAMES: Final = _names(SESSIONS)
 _PARENT: Final = _SESSION_NAMES.index("parent_session_id")
 _TITLE: Final = _SESSION_NAMES.index("title")
-#: Rows that are there only for a moment.
+#: Values of rows that exist only within a transaction.
 _PLACEHOLDERS: Final[dict[str, dict[str, Any]]] = {
     "messages": {"role": "system", "timestamp": 0.0, "ordinal": -1},
     "rewinds": {
@@ -52,33 +52,33 @@ _REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a transaction found out on its way."""
+    """The result of one transaction."""
 
-    #: Sessions that gave up their title, because another session of the target holds it.
+    #: Sessions written without their title, because another session of the target has it.
     untitled: list[str] = field(default_factory=list)
-    #: New numbers of rewinds, where they could not be kept.
+    #: New ids of renumbered rewinds.
     rewind_ids: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class Writer:
-    """Writes what was read elsewhere."""
+    """Writes pieces that were read from the source."""
 
     def __init__(self, target: SessionDBProvider, ledger: Ledger, *, merging: bool) -> None:
-        """With *merging*, the target has sessions from elsewhere."""
+        """*merging* says that the target has other sessions."""
         self._target = target
         self._merging = merging
         self._ledger = ledger
         self._upsert = target.dialect.upsert(
             "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
         )
-        #: Of sessions whose pieces go into several transactions.
+        #: New rewind ids of sessions that are written in several transactions.
         self._renumbered: set[str] = set()
         self._rewind_ids: dict[str, dict[int, int]] = {}
         self._untitled: set[str] = set()
         self._above: Mapping[str, int] = {}
 
     def write(self, pieces: Sequence[Piece]) -> WriteResult:
-        """Write these pieces, replacing what is stored of sessions that begin here."""
+        """Write these pieces in one transaction; a first piece replaces the stored session."""
         written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
         self._rewind_ids.update(written.rewind_ids)
         self._untitled.update(written.untitled)
@@ -90,14 +90,14 @@ class Writer:
         return written
 
     def renumber(self, session_id: str, above: Mapping[str, int]) -> None:
-        """Let the database give new ids to the rows of a session, higher than those *above*, by
-        table, which others may still want to keep.
+        """Let the database generate ids for the rows of a session, higher than *above* by table,
+        because other sessions keep lower ids.
         """
         self._renumbered.add(session_id)
         self._above = above
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        """Remove those of these sessions that no other one has as its parent; return which."""
+        """Remove these sessions, except those that still have children; return the removed ones."""
 
         def work(tx: WriteTransaction) -> list[str]:
             marks = placeholders(len(ids))
@@ -138,7 +138,7 @@ class Writer:
             if piece.session_id in self._renumbered:
                 numbers = written.rewind_ids.get(piece.session_id)
                 self._write_renumbered(tx, piece, numbers)
-        # Without its title it is no whole copy, except among sessions from elsewhere.
+        # A session without its title is incomplete, except when merging.
         lacking = set() if self._merging else self._untitled.union(written.untitled)
         entries = {
             piece.session_id: BEGUN if piece.session_id in lacking else str(piece.checksum or BEGUN)
@@ -165,7 +165,7 @@ class Writer:
         refused = self._clear_the_way(tx, firsts)
         rows = []
         for piece in firsts:
-            # Parents may come later; they are tied when both are there.
+            # Parents may be copied later, so they are set once both exist.
             row = list(piece.session or ())
             row[_PARENT] = None
             if row[_TITLE] in refused:
@@ -183,12 +183,12 @@ class Writer:
                 if p.session and p.session[_PARENT]
             ],
         )
-        # Derived columns are copied as they are, and so are the source's notes in the end.
+        # Derived columns are copied unchanged; the notes of the source follow at the end.
         forget_notes(tx, ids)
 
     def _clear_the_way(self, tx: WriteTransaction, firsts: Sequence[Piece]) -> set[str]:
-        """Take titles from sessions that have lost them in the source; return those that others
-        hold by right.
+        """Clear the titles of copied sessions that lost them in the source; return the titles that
+        other sessions of the target keep.
         """
         titles = [piece.session[_TITLE] for piece in firsts if piece.session]
         titles = [title for title in titles if title is not None]
@@ -206,12 +206,12 @@ class Writer:
         stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
         for holder in stale:
             tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
-        # They are not what was copied any more, so they are copied again.
+        # Their checksums no longer match, so they are copied again.
         self._ledger.note(tx, "session", [(holder, BEGUN) for holder in stale])
         return {title for holder, title in holders.items() if holder not in stale}
 
     def _is_stale(self, found: ChecksummedSession, entry: str) -> bool:
-        """Whether a session with a title that another has now is still what was copied."""
+        """Return whether a session whose title is needed is unchanged since its copy."""
         copied = Checksum.read(entry)
         if copied is None:
             return entry == BEGUN
@@ -220,7 +220,7 @@ class Writer:
         )
 
     def _leave_free(self, tx: WriteTransaction, session_id: str) -> None:
-        """Let generated ids go on above all that others want to keep."""
+        """Raise the generated ids above all ids that other sessions keep."""
         for table, wanted in self._above.items():
             row = tx.one(f"SELECT MAX(id) FROM {table}")
             if row is not None and (row[0] or 0) < wanted:
@@ -271,7 +271,7 @@ def _remove_rows(tx: WriteTransaction, ids: Sequence[str]) -> None:
 
 
 def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
-    """Give sessions without one their parents, where those are stored; return which."""
+    """Set the stored parents of sessions that have none; return the changed sessions."""
     if not edges:
         return []
     parents = sessions_among(tx, sorted({parent for _, parent in edges}))
@@ -281,7 +281,7 @@ def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def any_taken(tx: ReadTransaction, table: str, ids: Sequence[int], session_id: str) -> bool:
-    """Whether another session's row has one of these ids."""
+    """Return whether a row of another session has one of these ids."""
     for start in range(0, len(ids), _IDS_PER_QUERY):
         part = ids[start : start + _IDS_PER_QUERY]
         if tx.one(
