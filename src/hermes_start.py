@@ -1,23 +1,22 @@
-"""Where the commands ``hermes`` and ``hermes-sessions`` begin.
+"""The start of the commands ``hermes`` and ``hermes-sessions``.
 
-A module of its own, outside the package, because of Ctrl-C: until the package is loaded and can
-answer it properly, it ends the process without a word, as a shell expects. Otherwise Python would
-print where in its imports it was.
+It is outside the package because of Ctrl-C: until the package is loaded and handles it, Ctrl-C ends
+the process silently, as a shell expects. Otherwise Python would print a traceback of its imports.
 """
 
 import _signal  # type: ignore[import-not-found]
 
-# The module `signal` takes longer to import than all of this. Who starts us with the signal
-# ignored, as nohup does, keeps it so.
+# Importing `signal` takes longer than this whole module. A signal that the parent process ignores,
+# as nohup does, stays ignored.
 _IS_OURS = _signal.getsignal(_signal.SIGINT) in {_signal.default_int_handler, _signal.SIG_DFL}
 
 
-def _leave_quietly() -> None:
+def _exit_silently() -> None:
     if _IS_OURS:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
-_leave_quietly()
+_exit_silently()
 
 
 def run() -> int:
@@ -25,12 +24,12 @@ def run() -> int:
     from hermes_sessions.cli.main import run as run_command
 
     try:
-        return run_command(on_ready=_answer_ctrl_c)
+        return run_command(on_ready=_handle_ctrl_c)
     finally:
-        # All is done; what Python still puts away is nobody's concern.
-        _leave_quietly()
+        # The command is done, so an interrupt of Python's cleanup should print nothing.
+        _exit_silently()
 
 
-def _answer_ctrl_c() -> None:
+def _handle_ctrl_c() -> None:
     if _IS_OURS:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)

@@ -1,9 +1,9 @@
 """The documented drop-in module: ``from hermes_state import SessionDB``.
 
-Everything that code written for the described system imports is here. `SessionDB` is
-`hermes_sessions.SessionDB` with the private names such code reaches into (``_conn``, ``_lock``,
-``_execute_write``, ``db_path``), offered over the shared engine. New code imports
-`hermes_sessions`, which has public methods for the same needs.
+It has every name that code for the documented system imports. `SessionDB` is
+`hermes_sessions.SessionDB` with the private names that such code uses (``_conn``, ``_lock``,
+``_execute_write``, ``db_path``), implemented on the shared engine. New code should import
+`hermes_sessions`, which has public methods for the same purposes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     #: Where the store is when nothing else is configured, as of the first use of this name.
     #: `SessionDB()` follows the environment and config.yaml at the time of the call, unless this
-    #: name was given another value.
+    #: name was set to another value.
     DEFAULT_DB_PATH: Path
 _default_at_first_use: Path | None = None
 
@@ -63,7 +63,7 @@ _labels_warned: set[str] = set()
 
 
 class SessionDB(_SessionDB):
-    """`hermes_sessions.SessionDB` with the names that older code reaches into."""
+    """`hermes_sessions.SessionDB` with the private names that older code uses."""
 
     def __init__(self, db_path: str | Path | None = None, **options: Any) -> None:
         if db_path is None:
@@ -122,7 +122,7 @@ def _set_last_init_error(message: str | None) -> None:
 
 
 def format_session_db_unavailable(prefix: str = "Session database not available") -> str:
-    """Return one sentence for people: the prefix, the last cause, and a hint where there is one."""
+    """Return one sentence for users: the prefix, the last cause, and a hint if there is one."""
     cause = get_last_init_error()
     if not cause:
         return f"{prefix}."
@@ -130,7 +130,7 @@ def format_session_db_unavailable(prefix: str = "Session database not available"
     if any(marker in cause.lower() for marker in _NO_WAL_MARKERS):
         hint = (
             " (the file may be on a network or user-space file system such as NFS, SMB or FUSE, "
-            "which cannot carry a write-ahead log: see sqlite.org/wal.html)"
+            "which does not support a write-ahead log: see sqlite.org/wal.html)"
         )
     return f"{prefix}: {cause.rstrip('.')}{hint}."
 
@@ -150,7 +150,7 @@ class _Executes(Protocol):
 def apply_wal_with_fallback(conn: _Executes, *, db_label: str = "state.db") -> str:
     """Switch a connection of the caller's own to write-ahead logging.
 
-    Returns ``wal``, or ``delete`` where the file system does not carry it (warned about once per
+    Returns ``wal``, or ``delete`` where the file system does not support it (logged once per
     label). Any other failure is raised.
     """
     try:

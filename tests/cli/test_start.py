@@ -183,7 +183,7 @@ def test_who_ignores_ctrl_c_keeps_it_so(hermes: Hermes) -> None:
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 import hermes_start
-hermes_start._answer_ctrl_c()
+hermes_start._handle_ctrl_c()
 print(signal.getsignal(signal.SIGINT))
 """
     process = hermes.start_program(program)

@@ -1,8 +1,8 @@
-"""``hermes completion``: what a shell offers while a command is typed.
+"""``hermes completion``: shell scripts, and the candidates that they ask for.
 
-The script that a shell runs asks this command for what can follow the words typed so far. It must
-answer before anybody notices, so only the command that is typed is imported, and the store is
-opened only where a session, a source or a user can stand, for reading, and never made.
+Each script runs this command to complete the words typed so far. It must answer without a visible
+delay, so it imports only the typed command, and opens the store, read-only, only where a session or
+a source can follow. It never creates a store.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
-
-# What shells run to complete a command line; each asks ``hermes completion`` for candidates.
-
 
 _BASH: Final = r"""# Completion of hermes for bash. In ~/.bashrc: source <(hermes completion bash)
 _hermes_completion() {
@@ -76,27 +73,27 @@ complete -c hermes-sessions -a '(__hermes_completion)'
 SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-_OFFERED = 30
-#: Before any command, these take a session, too.
+_MAX_CANDIDATES = 30
+#: Options of the chat that take a session, also without a command.
 _RESUMING = frozenset({"-c", "--continue", "-r", "--resume"})
 _TAKES_SESSIONS = frozenset({"--session", "--session-id"})
 
 
 class Candidate(NamedTuple):
-    """A word that can follow, and what a shell says about it."""
+    """A word that can follow, and the description that a shell shows."""
 
     value: str
     about: str = ""
 
 
-class Place(NamedTuple):
-    """Where in a command line the word stands that is being typed."""
+class Cursor(NamedTuple):
+    """The position of the incomplete word in the command line."""
 
     command: click.Command
     path: tuple[str, ...]
-    #: The option whose value it is.
+    #: The option whose value is being typed.
     option: click.Option | None
-    #: How many words that are no options stand between the command and it.
+    #: How many arguments precede it.
     position: int
 
 
@@ -105,10 +102,10 @@ class Place(NamedTuple):
 @click.argument("words", metavar="[WORDS...]", nargs=-1, type=click.UNPROCESSED)
 @pass_console
 def completion(console: Console, *, shell: str, words: tuple[str, ...]) -> None:
-    """Print the script that lets a shell complete commands, options, session ids and titles.
+    """Print a script that lets a shell complete commands, options, session ids and titles.
 
-    bash: add 'source <(hermes completion bash)' to ~/.bashrc; zsh and fish: see docs/cli.md. With
-    WORDS after --, prints what can stand for the last of them: the scripts use that.
+    For bash, add 'source <(hermes completion bash)' to ~/.bashrc; for zsh and fish, see
+    docs/cli.md. With WORDS after --, prints the completions of the last word, for the scripts.
     """
     if not words:
         text = SCRIPTS[shell]
@@ -130,28 +127,28 @@ def completion(console: Console, *, shell: str, words: tuple[str, ...]) -> None:
 
 
 def candidates(console: Console, root: click.Command, words: Sequence[str]) -> Iterator[Candidate]:
-    """Yield what can stand for the last of *words*, which follow the name of the program."""
-    place, text = _place(root, words), words[-1]
-    if place.option is not None:
-        yield from _values(console, place.option, text)
+    """Yield the completions of the last of *words*, which follow the name of the program."""
+    cursor, text = _cursor(root, words), words[-1]
+    if cursor.option is not None:
+        yield from _values(console, cursor.option, text)
     elif text.startswith("-"):
-        yield from _options(place.command, text)
-    elif isinstance(place.command, LazyGroup):
-        if not place.path and len(words) > 1 and words[-2] in _RESUMING:
+        yield from _options(cursor.command, text)
+    elif isinstance(cursor.command, LazyGroup):
+        if not cursor.path and len(words) > 1 and words[-2] in _RESUMING:
             yield from _from_store(console, text, trash=False)
             return
-        for name, lazy in place.command.lazy_commands.items():
+        for name, lazy in cursor.command.lazy_commands.items():
             if name.startswith(text):
                 yield Candidate(name, lazy.short_help)
     else:
-        argument = _argument(place)
+        argument = _argument(cursor)
         if isinstance(argument.type if argument else None, click.Choice):
             yield from _choices(argument, text)
         elif argument is not None and (argument.metavar or "").startswith("ID"):
-            yield from _from_store(console, text, trash=place.path[-1:] == ("restore",))
+            yield from _from_store(console, text, trash=cursor.path[-1:] == ("restore",))
 
 
-def _place(root: click.Command, words: Sequence[str]) -> Place:
+def _cursor(root: click.Command, words: Sequence[str]) -> Cursor:
     command, path = root, list[str]()
     option: click.Option | None = None
     position = 0
@@ -165,7 +162,7 @@ def _place(root: click.Command, words: Sequence[str]) -> Place:
             path.append(word)
         else:
             position += 1
-    return Place(command, tuple(path), option, position)
+    return Cursor(command, tuple(path), option, position)
 
 
 def _awaiting(command: click.Command, word: str) -> click.Option | None:
@@ -176,10 +173,10 @@ def _awaiting(command: click.Command, word: str) -> click.Option | None:
     return None
 
 
-def _argument(place: Place) -> click.Parameter | None:
-    arguments = [p for p in place.command.params if isinstance(p, click.Argument)]
+def _argument(cursor: Cursor) -> click.Parameter | None:
+    arguments = [p for p in cursor.command.params if isinstance(p, click.Argument)]
     for number, argument in enumerate(arguments):
-        if number == place.position or argument.nargs == -1:
+        if number == cursor.position or argument.nargs == -1:
             return argument
     return None
 
@@ -188,7 +185,7 @@ def _options(command: click.Command, text: str) -> Iterator[Candidate]:
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             for name in parameter.opts:
-                # One letter says nothing to whoever does not know it.
+                # Offer long names only: one letter does not explain itself.
                 if name.startswith(text) and (name.startswith("--") or name == text):
                     yield Candidate(name, one_line(parameter.help or ""))
     if "--help".startswith(text):
@@ -219,21 +216,21 @@ def _from_store(console: Console, text: str, *, trash: bool) -> Iterator[Candida
         with SessionDB(read_only=True, clock=console.clock) as db:
             found = _in_trash(db, text) if trash else _sessions(db, text)
     except HermesSessionsError:
-        # Somebody presses Tab: no place for errors. The command itself will say it.
+        # Pressing Tab must not print errors. The command itself will report them.
         return
     for value, about in found:
-        # What a shell could not type, it is not offered.
+        # A shell cannot type other characters.
         if value.isprintable():
             yield Candidate(value, one_line(about))
 
 
 def _sessions(db: SessionDB, text: str) -> list[Candidate]:
-    titles = db.find_session_titles(text, limit=_OFFERED)
+    titles = db.find_session_titles(text, limit=_MAX_CANDIDATES)
     found = [Candidate(title, session_id) for title, session_id in titles]
     if text:
-        ids = db.find_session_ids(text, limit=_OFFERED)
+        ids = db.find_session_ids(text, limit=_MAX_CANDIDATES)
         return found + [Candidate(i, _name(db.get_session(i))) for i in ids]
-    latest = db.list_sessions_rich(limit=_OFFERED, compact_rows=True)
+    latest = db.list_sessions_rich(limit=_MAX_CANDIDATES, compact_rows=True)
     return found + [Candidate(row["id"], _name(row)) for row in latest]
 
 
@@ -244,7 +241,7 @@ def _in_trash(db: SessionDB, text: str) -> list[Candidate]:
         for row in rows
         for value in (row["title"], row["id"])
         if value and value.lower().startswith(text.lower())
-    ][:_OFFERED]
+    ][:_MAX_CANDIDATES]
 
 
 def _name(row: Mapping[str, object] | None) -> str:
@@ -263,7 +260,7 @@ def _sources(console: Console, text: str) -> Iterator[Candidate]:
 
 
 def _unquoted(word: str) -> str:
-    """Return a word of a shell's line as the command will get it; it may be unfinished."""
+    """Return a shell word without quotes; it may be incomplete."""
     import shlex
 
     for ending in ("", "'", '"'):

@@ -1,7 +1,6 @@
-"""What a command talks to: the terminal or pipe it was started on, and the clock.
+"""The console of a command: its terminal or pipe, its environment, and the clock.
 
-Data goes to standard output; everything said about it (questions, progress, warnings, errors) goes
-to standard error.
+Data goes to standard output; questions, progress, warnings and errors go to standard error.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from hermes_sessions.cli.render.style import Style
 from hermes_sessions.config.paths import process_environment
 from hermes_sessions.storage.logs import warnings_shown_by
 
-# A progress bar for work that takes longer than a moment.
-
-#: Work that ends sooner shows no bar: a bar that flashes by tells nobody anything.
-_PATIENCE = 1.0
+#: Shorter work shows no bar, which would only flicker.
+_BAR_AFTER_SECONDS = 1.0
 
 
 class Progress:
@@ -40,17 +37,17 @@ class Progress:
         self._bar: Any = None
 
     def advance(self, steps: int = 1) -> None:
-        """Note that so many steps are done."""
+        """Advance the bar by *steps*."""
         self._done += steps
         if not self._visible:
             return
         if self._bar is not None:
             self._bar.update(steps)
-        elif self._stopwatch() - self._started >= _PATIENCE:
+        elif self._stopwatch() - self._started >= _BAR_AFTER_SECONDS:
             self._bar = self._open_bar()
 
     def reach(self, done: int, total: int) -> None:
-        """Note how much is done of how much there is, where that is known only on the way."""
+        """Set the bar to *done* of *total*, for work whose total changes on the way."""
         self._total = total
         if self._bar is not None:
             self._bar.length = total
@@ -77,20 +74,17 @@ class Progress:
             self._bar.__exit__(kind, error, trace)
 
 
-# Warnings of the library on standard error, one line each.
-
-
 def show_library_warnings(console: Console) -> AbstractContextManager[None]:
-    """Show what the package warns of inside the block, without the place it came from."""
+    """Print warnings of the library inside the block, one line each, without their origin."""
     return warnings_shown_by(lambda text: console.tell(f"Warning: {one_line(text)}"))
 
 
-#: Where data goes, in the words of errors.
+#: The name of the stream in errors.
 STANDARD_OUTPUT = "standard output"
 
 
 class Console(NamedTuple):
-    """One run of the command, as its parts see the world."""
+    """The surroundings of one run of a command."""
 
     #: Seconds since the epoch.
     clock: Callable[[], float] = time.time
@@ -104,7 +98,7 @@ class Console(NamedTuple):
 
     @property
     def style(self) -> Style:
-        """How what goes to standard output may look."""
+        """The style that standard output supports."""
         if self.plain:
             return Style(ascii_only=True)
         return Style(
@@ -129,7 +123,7 @@ class Console(NamedTuple):
         text = json_text(value).encode("utf-8") + b"\n"
         try:
             sys.stdout.flush()
-            # JSON is UTF-8 whatever the locale says.
+            # JSON is UTF-8 in every locale.
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
         except OSError as error:
@@ -146,14 +140,14 @@ class Console(NamedTuple):
     def confirm(self, question: str) -> bool:
         """Ask on standard error and return whether the answer read from standard input is yes.
 
-        Anything else is no; so is the end of the input, as when a script has no answer to give.
+        Anything else is no, and so is the end of the input.
         """
         sys.stdout.flush()
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         answer = sys.stdin.readline() if sys.stdin is not None else ""
         if not answer.endswith("\n") or not sys.stdin.isatty():
-            # Nobody pressed Enter on the screen, so what follows would go on in the same line.
+            # No Enter was echoed, so the next output would continue in the same line.
             self.tell("")
         return answer.strip().lower() in {"y", "yes"}
 

@@ -1,8 +1,7 @@
-"""Groups whose commands are imported when they are called.
+"""Command groups that import a command when it is called.
 
-Starting fast is a feature: ``hermes sessions list`` must not pay for what other commands need. A
-group is a table of names, where each command lives, and its one-line help, so that even ``--help``
-imports none of them.
+``hermes sessions list`` must start fast, and not load what other commands need. A group is a table
+of names, import targets and short helps, so that even ``--help`` imports no command.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import click
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives (``package.module:name``) and what a list of commands says about it."""
+    """The import target of a command (``package.module:name``) and its short help."""
 
     target: str
     short_help: str
@@ -28,15 +27,15 @@ class LazyCommand(NamedTuple):
 
 
 class QuickCommand(click.Command):
-    """A command whose ``--help`` is not looked for in catalogues of translations.
+    """A command whose ``--help`` option skips the lookup of translations.
 
-    There are none, and looking takes longer than the rest of the command's own start.
+    There are none, and the lookup takes longer than the rest of the start.
     """
 
     _quick_help: click.Option | None = None
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option that shows the help, the same one every time."""
+        """Return the cached ``--help`` option."""
         names = self.get_help_option_names(ctx)
         if not names or not self.add_help_option:
             return None
@@ -81,7 +80,7 @@ class LazyGroup(QuickCommand, click.Group):
         """Return the command that *args* name.
 
         Raises:
-            click.UsageError: there is none; the message suggests the nearest.
+            click.UsageError: there is no such command; suggests the closest name.
         """
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:

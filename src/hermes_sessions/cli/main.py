@@ -1,7 +1,7 @@
 """The entry point of the ``hermes`` and ``hermes-sessions`` commands.
 
-Turns whatever happens into an exit code and, for failures one can expect, one line on standard
-error. Everything else is imported inside, so that an interrupt during start-up is handled, too.
+Turns every outcome into an exit code, and expected failures into one line on standard error.
+Other modules are imported inside functions, so that an interrupt during start-up is handled, too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 DONE = 0
 REFUSED = 1
 USAGE = 2
-#: As a shell reports a command that was ended by SIGINT or SIGPIPE.
+#: The codes that shells use for commands ended by SIGINT or SIGPIPE.
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-#: New objects between two searches for garbage: a start makes many, and hardly any is garbage.
-_SELDOM = 100_000
+#: Collect garbage rarely: start-up creates many objects, and hardly any of them is garbage.
+_GC_THRESHOLD = 100_000
 
 
 def run(
@@ -34,15 +34,15 @@ def run(
 ) -> int:
     """Run the command line and return the exit code.
 
-    Without *arguments*, those of the process are used, which ends with the command. *on_ready* is
-    called when Ctrl-C is answered from then on.
+    Without *arguments*, uses those of the process, which must end after the command. Calls
+    *on_ready* as soon as it handles Ctrl-C.
 
     0 done, 1 not found or refused, 2 wrong usage or configuration, 3 store unavailable, 130
-    interrupted, 141 nobody reads the output any more.
+    interrupted, 141 the reader closed the output.
     """
     is_whole_process = arguments is None
     if is_whole_process:
-        gc.set_threshold(_SELDOM)
+        gc.set_threshold(_GC_THRESHOLD)
         _open_missing_streams()
     try:
         on_ready()
@@ -57,7 +57,7 @@ def run(
         return PIPE_CLOSED
     finally:
         if is_whole_process:
-            # All memory is given back in a moment; nobody needs to look for garbage in it.
+            # The process is about to exit, so collecting garbage would be wasted time.
             gc.freeze()
 
 
@@ -92,7 +92,7 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # A disk that is full, a file that may not be read: the system's words say it best.
+        # The operating system describes a full disk or an unreadable file best.
         place = "standard output" if _output_is_lost() else error.filename
         _report(console, f"{f'{place}: ' if place else ''}{error.strerror or error}.")
         return REFUSED
@@ -112,10 +112,10 @@ def _program_name() -> str:
 
 
 def _open_missing_streams() -> None:
-    """Put something in the place of standard streams that were closed when the process began.
+    """Replace standard streams that were closed when the process started.
 
-    Otherwise the next file that is opened would take their numbers, and be written to. Input is at
-    its end then, what is said to nobody is lost, and printing data fails as on a full disk.
+    Otherwise the next opened file would get their descriptors, and be written to. Afterwards input
+    is at its end, messages on standard error are lost, and printing data fails as on a full disk.
     """
     for number, name, mode, way in (
         (0, "stdin", "r", os.O_RDONLY),
@@ -131,8 +131,8 @@ def _open_missing_streams() -> None:
 
 
 def _never_fail_on_encoding() -> None:
-    """Show characters that the terminal's encoding lacks as escapes instead of failing, and read
-    bytes that are no text there as what the arguments of a command have for them.
+    """Escape characters that the terminal's encoding lacks, and read undecodable bytes as
+    surrogates, as in the arguments of a process.
     """
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
@@ -154,7 +154,7 @@ def _end_line() -> None:
 
 
 def _output_is_lost() -> bool:
-    """Return whether what is still buffered cannot be written; it is given up then."""
+    """Return whether the buffered output cannot be written; discard it then."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -164,7 +164,7 @@ def _output_is_lost() -> bool:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what is still buffered go nowhere, so that the interpreter's exit stays quiet."""
+    """Discard buffered output, so that the interpreter's exit prints no error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())

@@ -1,4 +1,7 @@
-"""A store that is not there yet, as commands see it that only read."""
+"""The empty store that reading commands see before the store exists.
+
+A module of its own, because it is needed once in the life of a home and costs start-up time.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 
 class MissingStore(SessionDB):
-    """The configured store before it is made: empty, with what is configured beside it. What is
-    written is forgotten.
+    """The configured store before it exists: empty, with the configured settings.
+
+    Writes go to memory and are lost.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:

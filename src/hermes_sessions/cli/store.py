@@ -1,4 +1,4 @@
-"""Opening the configured store for a command."""
+"""Functions that open the configured store, or another one, for a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_store_at(place: str | None, *, read_only: bool) -> Iterator[SessionDBProvider]:
-    """Lend the store at a path or URL, or the configured one.
+    """Open the store at a path or URL, or the configured one; close it after the block.
 
     Raises:
         InvalidInput, ConfigError, StoreError: one line that says what to do.
@@ -46,10 +46,10 @@ _BESIDE_STORE = ("-wal", "-shm", "-journal", ".gate")
 
 
 def open_for_reading(console: Console) -> SessionDB:
-    """Open the configured store without the right to change it.
+    """Open the configured store read-only.
 
-    A SQLite file that does not exist yet is not made: an empty store is seen. A store whose format
-    is older is upgraded first.
+    Does not create a missing SQLite file, but returns an empty store instead. Upgrades a store of
+    an older format first.
 
     Raises:
         ConfigError, StoreError: one line that says what to do.
@@ -60,16 +60,14 @@ def open_for_reading(console: Console) -> SessionDB:
     try:
         db = SessionDB(read_only=True, clock=console.clock)
     except (StoreReadOnly, StoreUnreachable):
-        # Opening for writing upgrades it, or makes tables on a server, or says why it cannot.
+        # Opening for writing upgrades it, creates tables on a server, or raises the reason.
         return SessionDB(clock=console.clock)
     _follow_other_programs(db, console)
     return db
 
 
 def _follow_other_programs(db: SessionDB, console: Console) -> None:
-    """Bring derived columns up to date that depend on what other programs wrote, if this user may
-    write the store.
-    """
+    """Update derived columns after writes of other programs, if this user may write the store."""
     from hermes_sessions.storage.repositories.stale_sessions import has_notes, settle_first
 
     if not has_notes(db.store):
@@ -79,10 +77,10 @@ def _follow_other_programs(db: SessionDB, console: Console) -> None:
 
 
 def open_for_searching(console: Console) -> SessionDB:
-    """Open the configured store so that a search can bring its index up to date.
+    """Open the configured store so that a search can update its index.
 
-    Where the store cannot be written, it is opened for reading only: a search answers all the
-    same. None is made, and what is raised is, as by `open_for_reading`.
+    Opens a store that cannot be written read-only, so that searches still work. Creates no store;
+    raises as `open_for_reading`.
     """
     show_warnings(console)
     if not has_store():
@@ -112,19 +110,20 @@ def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
 
 
 def has_store() -> bool:
-    """Return whether there is something to open, without opening it; a server is believed, and so
-    is a place that cannot be looked at: opening it says why.
+    """Return whether the store exists, without opening it.
+
+    Assumes so for a server and for a path that cannot be examined: opening it raises the reason.
     """
     if load_settings().sessiondb.store_file is None:
         return True
     file = os.path.realpath(configured_file())
-    # A log that was left without its store is seen to when the store is made.
+    # Opening the store handles a write-ahead log that was left without its file.
     return not (_is_missing(file) and _is_missing(f"{file}-wal"))
 
 
 def _is_missing(path: str) -> bool:
     try:
-        os.stat(path)  # noqa: PTH116 - `Path.exists` takes more than absence for it
+        os.stat(path)  # noqa: PTH116 - `Path.exists` hides other errors
     except FileNotFoundError:
         return True
     except OSError:
@@ -133,13 +132,13 @@ def _is_missing(path: str) -> bool:
 
 
 def _missing_store(console: Console) -> SessionDB:
-    from hermes_sessions.cli.missing_store import MissingStore  # once in the life of a home
+    from hermes_sessions.cli.missing_store import MissingStore  # rarely needed
 
     return MissingStore(load_settings(), console.clock)
 
 
 def configured_file() -> Path:
-    """Return the SQLite file that is the store when no other is named."""
+    """Return the path of the configured SQLite file."""
     return load_settings().sessiondb.sqlite.path
 
 
@@ -154,11 +153,11 @@ def is_file_of_store(path: str) -> bool:
 
 
 def transcripts_directory() -> Path:
-    """Return where transcript files of older versions lie; they go when their session goes."""
+    """Return the directory of transcript files of older versions; sessions delete theirs."""
     return load_settings().home / "sessions"
 
 
 def show_warnings(console: Console) -> None:
-    """Say what looks like a mistake in the configuration."""
+    """Print the warnings about the configuration."""
     for warning in load_settings().warnings:
         console.tell(f"Warning: {warning}")
