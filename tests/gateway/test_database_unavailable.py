@@ -154,12 +154,14 @@ def test_probes_and_status_while_the_database_is_frozen(place: Place, away: Away
     wait_until(lambda: away.get("/readyz").status_code == 200)
 
 
-def test_status_without_a_gateway_says_what_it_waits_for(place: Place, away: Away) -> None:
-    with frozen(place), away.hermes.start("gateway", "status") as process:
-        assert process.stderr is not None
-        told = process.stderr.readline()
-        process.kill()
-    assert told == "No gateway is running in this home. Waiting for the database …\n"
+@pytest.mark.parametrize("command", ["status", "stop", "restart"])
+def test_commands_without_a_gateway_give_up_soon(place: Place, away: Away, command: str) -> None:
+    """They say what they wait for, and do not wait as long as a write would."""
+    with frozen(place):
+        ended = away.call(command)
+    assert ended.code == 3
+    assert ended.err.startswith("No gateway is running in this home. Waiting for the database …\n")
+    assert "The database did not answer within 5 s." in ended.err
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.gateway.background import in_background, store_seconds
+from hermes_sessions.cli.gateway.background import in_background, required_answer, store_seconds
 from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted, relative_time
 from hermes_sessions.cli.render.safe_text import one_line
@@ -62,18 +62,23 @@ def status(console: Console) -> None:
     ]
     local = [(each, asking.result()) for each, asking in asked]
     found = None
-    try:
-        found = looking.result(store_seconds(settings))
-    except TimeoutError:
-        if not local:
-            console.tell("No gateway is running in this home. Waiting for the database …")
-    except StoreError as error:
-        if local:
+    if local:
+        try:
+            found = looking.result(store_seconds(settings))
+        except TimeoutError:
+            pass  # the lines below say so
+        except StoreError as error:
             console.tell(str(error))
-    if found is None and not local:
-        # Only the store knows more; wait for it, and let it raise its own error.
-        console.tell(_kept(kept, place))
-        found = looking.result()
+    else:
+
+        def tell_waiting() -> None:
+            console.tell("No gateway is running in this home. Waiting for the database …")
+
+        try:
+            found = required_answer(looking, settings, tell_waiting)
+        except StoreError:
+            console.tell(_kept(kept, place))
+            raise
     if console.as_json:
         console.print_json(
             {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.gateway.background import in_background, store_seconds
+from hermes_sessions.cli.gateway.background import in_background, required_answer, store_seconds
 from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
@@ -115,15 +115,24 @@ def _in_store(
                 db.store, settings.gateway.namespace, settings.gateway.lease_seconds
             )
 
-    try:
-        return in_background(look).result(None if is_needed else store_seconds(settings))
-    except (StoreError, TimeoutError):
-        if is_needed:
+    looking = in_background(look)
+    if is_needed:
+
+        def tell_waiting() -> None:
+            console.tell("No gateway is running in this home. Waiting for the database …")
+
+        try:
+            return required_answer(looking, settings, tell_waiting)
+        except StoreError:
             console.tell(
                 f"No gateway is running in {settings.home}; gateways of other homes are listed "
                 f"only in the store. If you know the pid of one, run: kill -{how.name[3:]} PID"
             )
             raise
+    try:
+        return looking.result(store_seconds(settings))
+    except (StoreError, TimeoutError):
+        pass
     console.tell("The database does not answer, so only gateways of this home were found.")
     return Gateways([], [])
 
