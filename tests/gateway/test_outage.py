@@ -15,7 +15,7 @@ from tests.servers.stores import Place
 
 
 @pytest.mark.fault(
-    "The database is away while messages arrive",
+    "The database is unavailable while messages arrive",
     "They wait in a file and are answered once, in order; people are told",
 )
 def test_messages_wait_in_a_file_and_are_answered_in_order(place: Place, tmp_path: Path) -> None:

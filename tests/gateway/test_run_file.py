@@ -167,7 +167,7 @@ def test_one_that_lives_is_left_alone(hermes: Hermes, waiting: GatewayCommand) -
 
 
 @pytest.mark.fault(
-    "A gateway hangs, and its database is away",
+    "A gateway hangs, and its database is unavailable",
     "`hermes gateway status` says that it does not answer; `stop` kills it when the time is over",
     on="postgresql",
 )

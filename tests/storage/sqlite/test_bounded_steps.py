@@ -119,11 +119,11 @@ def test_a_background_thread_that_does_not_end_is_not_waited_for(
         released.wait(100)
 
     monkeypatch.setattr(background_indexer, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(background_indexer, "MAX_STEP_SECONDS", 0.01)
     kept = BackgroundIndexer(work)
     kept.notify(1)
     assert begun.wait(60)
-    assert kept.stop()
+    # A thread that still works may hold the index: its work is not for the caller.
+    assert not kept.stop(seconds=0.01)
     assert "does not end" in caplog.text
     released.set()
 
