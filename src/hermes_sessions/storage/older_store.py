@@ -1,7 +1,7 @@
-"""Reading a store that waits for the migration which adds a column.
+"""Reads stores of an earlier version that lack columns.
 
-A handle that may not write, such as that of ``hermes sessions list``, reads a store of an earlier
-version as it is. Statements name all declared columns; missing ones read as their default.
+A read-only handle, such as that of ``hermes sessions list``, cannot migrate the store. Statements
+name all declared columns; missing ones are replaced by their default.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from hermes_sessions.storage.tables import ALL_TABLES, COLUMN_STEPS, Column, add
 
 
 def reading_older(provider: SessionDBProvider) -> SessionDBProvider:
-    """Return the provider itself, unless its store is only read and lacks columns: then one whose
-    reads give the defaults of these.
+    """Return the provider, wrapped if it is read-only and its store lacks columns: reads return
+    their defaults.
     """
     if not COLUMN_STEPS or not provider.read_only:
         return provider
     missing = [column for step in provider.steps().waiting for _, column in added_by(step)]
     names = {column.name for column in missing}
-    # A name that another table has already cannot be told apart in a statement.
+    # A column name that another table also has is ambiguous in a statement.
     shared = {c.name for t in ALL_TABLES for c in t.columns if c.since is None and c.name in names}
     missing = [column for column in missing if column.name not in shared]
     return cast("SessionDBProvider", _OlderStore(provider, missing)) if missing else provider
 
 
 class _OlderStore:
-    """A provider whose reads do without some columns; all else is the provider's."""
+    """A provider whose reads replace missing columns; delegates everything else."""
 
     def __init__(self, provider: SessionDBProvider, missing: list[Column]) -> None:
         self._provider = provider
@@ -58,7 +58,7 @@ class _OlderStore:
 
 
 class _OlderTransaction:
-    """A transaction whose statements are rewritten first."""
+    """A read transaction that rewrites its statements."""
 
     def __init__(self, tx: ReadTransaction, rewrite: Callable[[str], str]) -> None:
         self._tx = tx

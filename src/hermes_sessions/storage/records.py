@@ -58,7 +58,7 @@ class RecentSession(SessionRecord):
 
 
 class SessionSummary(RecentSession):
-    """A session as its first user message begins; None when there is none."""
+    """A session with the beginning of its first user message, or None."""
 
     preview: str | None
 
@@ -72,7 +72,7 @@ class SessionListing(RecentSession):
 
 
 class TrashedSession(RecentSession):
-    """A session in the trash; its title is the one it had."""
+    """A session in the trash, with the title it had before."""
 
     preview: str
     trashed_at: float
@@ -309,11 +309,11 @@ class ImportReport(TypedDict):
     imported_ids: list[str]
     extended_ids: list[str]
     skipped_ids: list[str]
-    #: ``id`` and ``reason`` of what was left alone.
+    #: ``id`` and ``reason`` of sessions that were not imported.
     conflicts: list[dict[str, Any]]
-    #: ``index`` and ``error`` of what was refused, with its ``id`` if it has one.
+    #: ``index`` and ``error`` of invalid records, with their ``id`` if they have one.
     errors: list[dict[str, Any]]
-    #: ``id`` and ``note`` about what was changed on the way.
+    #: ``id`` and ``note`` of values that the import changed.
     notes: list[dict[str, Any]]
 
 

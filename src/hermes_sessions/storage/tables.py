@@ -31,8 +31,8 @@ class Column(NamedTuple):
     """One column.
 
     ``references`` names a table whose id it holds. ``holds`` follows from the kind unless stated.
-    ``compared`` as ``place`` depends on the other sessions of a store. What is not ``copied`` is
-    true of one database alone. ``generated``: the database computes it.
+    ``compared`` as ``place``: the value depends on other sessions of the store. A column that is
+    not ``copied`` describes one database only. ``generated``: the database computes it.
     """
 
     name: str
@@ -87,8 +87,8 @@ class Table:
         local: str = "",
         sqlite_key: Literal["column", "constraint", "none"] = "constraint",
     ) -> None:
-        """Declare a table. *local* says why it is true of one database alone, so that backups and
-        copies leave it out. *sqlite_key* is how SQLite states the key.
+        """Declare a table. *local* says why it describes one database only, so that backups and
+        copies omit it. *sqlite_key* is how SQLite declares the key.
         """
         self.name = name
         self.key = key
@@ -686,7 +686,7 @@ TABLES: Final = (
     ),
 )
 
-#: Who holds what, and what happens next: see docs/decisions/0014-lifecycle.md. Times are seconds
+#: Lanes, leases, turns and mailboxes: see docs/decisions/0014-lifecycle.md. Times are seconds
 #: since the epoch; ids of sessions are not foreign keys, because a lane outlives its session.
 LIFECYCLE_TABLES: Final = (
     Table(
@@ -877,7 +877,7 @@ LIFECYCLE_TABLES: Final = (
 
 FENCE: Final = SESSIONS.column("fence")
 
-#: What a gateway must not forget: see docs/decisions/0015-gateway.md.
+#: State of a gateway that must survive a restart: see docs/decisions/0015-gateway.md.
 GATEWAY_TABLES: Final = (
     Table(
         "outbox",
@@ -975,7 +975,7 @@ GATEWAY_TABLES: Final = (
     ),
 )
 
-#: What erasing needs to know, and the receipts it leaves: see docs/erasure.md.
+#: Authors of messages, and receipts of erasures: see docs/erasure.md.
 ERASURE_TABLES: Final = (
     Table(
         "erasures",
@@ -1017,7 +1017,7 @@ ERASURE_TABLES: Final = (
     ),
 )
 
-#: What nothing may delete: see docs/retention.md.
+#: Protection from deletion: see docs/retention.md.
 HOLD_TABLES: Final = (
     Table(
         "holds",
@@ -1110,7 +1110,7 @@ SEARCH_TABLES: Final = (
     ),
 )
 
-#: What only servers need; SQLite has migrations of its own.
+#: Tables of servers only; SQLite has its own table of migrations.
 SERVER_TABLES: Final = (
     Table(
         "store_migrations",

@@ -1,4 +1,4 @@
-"""What single values of a Hermes database become in an export record; pure."""
+"""Converts single values of a Hermes database to our layout and to export records; pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from hermes_sessions.storage.codec import (
 )
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS
 
-# What single values of the old layout become in ours; pure.
-
 #: Marks lists and objects inside the text of the old layout.
 _MARK: Final = "\x00json:"
 
@@ -37,14 +35,14 @@ Value = str | bytes | int | float | None
 
 
 def decode_lossless(raw: bytes) -> str:
-    """Return bytes as text; what is no UTF-8 becomes lone surrogates, which can be turned back."""
+    """Decode bytes; invalid UTF-8 becomes lone surrogates, which can be encoded back."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def needs_conversion(value: Value, *, undecodable: bool) -> bool:
     """Return whether a value of a text column is stored differently in our layout.
 
-    *undecodable* says that the row holds text that was no UTF-8.
+    *undecodable* says that the row holds text that is not valid UTF-8.
     """
     if isinstance(value, str):
         return undecodable or _NUL in value or (not value.isascii() and _ESCAPE in value)
@@ -75,7 +73,7 @@ def _marked_json(text: str) -> str | None:
     try:
         json.loads(marked)
     except (ValueError, RecursionError):
-        # It never was more than a text that looks like it, and it comes back as that text.
+        # The text only looks like marked JSON; keep it as text.
         return None
     return unescaped_json(marked)
 
@@ -83,7 +81,7 @@ def _marked_json(text: str) -> str | None:
 def unescaped_json(text: str) -> str:
     """Return JSON with characters instead of their escapes, so that it can be searched.
 
-    Only what can be turned back exactly is changed; anything else comes back as it is.
+    JSON that could not be restored exactly is returned unchanged.
     """
     if "\\u" not in text:
         return text
@@ -100,7 +98,7 @@ def is_time(value: Value) -> bool:
 
 
 def time_from(value: Value, otherwise: float) -> float:
-    """Return seconds since the epoch for something that is no number, *otherwise* if unreadable."""
+    """Return seconds since the epoch for a number or an ISO date; *otherwise* if unreadable."""
     if isinstance(value, (int, float)):
         return float(value) if math.isfinite(value) else otherwise
     if isinstance(value, bytes):
@@ -113,7 +111,7 @@ def time_from(value: Value, otherwise: float) -> float:
 
 
 def set_aside(values: Mapping[str, Value]) -> str:
-    """Return what our ``extra`` column holds for values that have no other place."""
+    """Return the JSON for ``extra`` of values that have no column."""
     texts = {k: decode_lossless(v) if isinstance(v, bytes) else v for k, v in values.items()}
     # JSON has no infinite numbers.
     texts = {k: str(v) if isinstance(v, float) else v for k, v in texts.items()}
@@ -121,7 +119,7 @@ def set_aside(values: Mapping[str, Value]) -> str:
 
 
 def tool_calls_in(column: Value) -> Any:
-    """Return the decoded tool calls, nothing when they cannot be read."""
+    """Return the decoded tool calls, or None if they cannot be read."""
     try:
         return json.loads(column) if isinstance(column, (str, bytes)) and column else None
     except (ValueError, RecursionError):
@@ -130,7 +128,7 @@ def tool_calls_in(column: Value) -> Any:
 
 Record = dict[str, Any]
 
-#: What our records have, by what it is.
+#: Columns that appear in records; below, grouped by type.
 _COLUMNS: Final = [
     column for column in (*SESSIONS.columns, *MESSAGES.columns) if column.access != "hidden"
 ]
@@ -139,17 +137,17 @@ _FLAGS: Final = frozenset(c.name for c in _COLUMNS if c.holds == "flag") | {"arc
 _TEXTS: Final = frozenset(
     c.name for c in _COLUMNS if c.access == "given" and c.holds in ("text", "json")
 ) - {"tool_calls"}
-#: Columns of ours that later releases of Hermes have, too, with the same meaning.
+#: Our columns that later releases of Hermes also have, with the same meaning.
 _ALSO_THEIRS: Final = frozenset(("rewind_count", "active", "compacted"))
-#: Keys of our records that no documented layout has; a column of a later one that happens to bear
-#: such a name means something else.
+#: Keys of our records that no documented layout has. A column of the same name in a later layout
+#: means something else.
 _NOT_THEIRS: Final = (
     frozenset(c.name for c in _COLUMNS if not c.documented) - _ALSO_THEIRS
 ) | frozenset("messages model_usage rewinds preview _lineage_root_id".split())
 
 
 def message_record(raw: Mapping[str, Any], before: float) -> Record:
-    """Return a message in the documented shape; *before* stands in for a time it lacks."""
+    """Return a message in the documented shape; *before* replaces a missing time."""
     odd: dict[str, Any] = {}
     message = typed_row(raw, odd)
     message["role"] = message.get("role") or "unknown"
@@ -164,7 +162,7 @@ def message_record(raw: Mapping[str, Any], before: float) -> Record:
 
 
 def _decoded_calls(text: str | None) -> Any:
-    """Return decoded tool calls, so that they are stored unescaped; other text as it is."""
+    """Return decoded tool calls, so that they are stored unescaped; other text unchanged."""
     try:
         value = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -173,13 +171,13 @@ def _decoded_calls(text: str | None) -> Any:
 
 
 def typed_row(raw: Mapping[str, Any], odd: dict[str, Any]) -> Record:
-    """Return a row as a record, without what its columns cannot hold; that is put aside."""
+    """Return a row as a record; values that its columns cannot hold are moved to *odd*."""
     record = {name: typed(name, value, odd) for name, value in raw.items()}
     return {name: value for name, value in record.items() if name not in _NOT_THEIRS}
 
 
 def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
-    """Return a value its column can hold; one it cannot is put aside in *odd*."""
+    """Return the value if its column can hold it; else move it to *odd* and return None."""
     if name in _NOT_THEIRS or (name in _NUMBERS and not isinstance(value, (int, float))):
         if value is not None:
             odd[name] = _jsonable_value(value)
@@ -196,7 +194,7 @@ def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
 def time_or_default(
     name: str, value: Any, odd: dict[str, Any], otherwise: float | None
 ) -> float | None:
-    """Return a time, *otherwise* for one that cannot be read, which is put aside in *odd*."""
+    """Return a time; move one that is not a number to *odd*, and use *otherwise* if unreadable."""
     if is_finite(value):
         return float(value)
     if value is None:
@@ -212,19 +210,19 @@ def is_finite(value: Any) -> bool:
 
 
 def with_rejected_values(record: Record, odd: dict[str, Any]) -> Record:
-    """Return a record with what was put aside."""
+    """Return a record with the rejected values in ``extra``."""
     return record | {"extra": odd} if odd else record
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a value of a text column; bytes that are no UTF-8 become lone surrogates."""
+    """Return a value of a text column; invalid UTF-8 becomes lone surrogates."""
     if isinstance(value, bytes):
         return decode_lossless(value)
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def decoded(value: Any) -> Any:
-    """Return a value of a store of ours, free of the codec's escapes."""
+    """Return a value of our own store without the escapes of the codec."""
     return decode_text(value) if isinstance(value, str) else value
 
 
@@ -240,7 +238,7 @@ def _jsonable_value(value: Any) -> Any:
 
 
 def object_in(text: Any) -> dict[str, Any] | None:
-    """Return the JSON object in a text, or None when there is none."""
+    """Return the JSON object in a text, or None."""
     try:
         value = json.loads(text) if isinstance(text, str) and text else None
     except (ValueError, RecursionError):
@@ -249,8 +247,8 @@ def object_in(text: Any) -> dict[str, Any] | None:
 
 
 def usable_id(key: Any) -> str | None:
-    """Return a session's key as an id; one that is too long gets a shorter name of its own, and
-    None stands for one that is blank.
+    """Return a session's key as an id, shortened by a digest if it is too long; None if it is
+    blank.
     """
     text = plain_text(key)
     if text is None or not text.strip():
@@ -259,7 +257,7 @@ def usable_id(key: Any) -> str | None:
 
 
 def bounded(text: str) -> str:
-    """Return *text*, or a shorter name of its own if it is too long to be a key."""
+    """Return *text*, shortened by a digest if it is too long for a key."""
     if stored_length(text) <= MAX_ID_LENGTH:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -270,10 +268,10 @@ def bounded(text: str) -> str:
 
 
 def key_placeholder(key: Any) -> str:
-    """Return how to bind a key so that it equals the stored value, be it text or bytes."""
+    """Return the placeholder that makes a key equal the stored text or bytes."""
     return "CAST(? AS TEXT)" if isinstance(key, str) else "?"
 
 
 def key_value(key: Any) -> Any:
-    """Return what to bind for a key, see `key_placeholder`."""
+    """Return the value to bind for a key; see `key_placeholder`."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key

@@ -1,4 +1,4 @@
-"""The triggers of a SQLite store, and the ordered steps that lead to its tables.
+"""The triggers of a SQLite store, and its ordered migrations.
 
 Tables and columns carry the documented names, in the documented order, with ours after them.
 ``schema_version`` says 11, the documented layout that scripts know. Beside it stand our own marks:
@@ -48,8 +48,8 @@ class Migration(NamedTuple):
         return self.written if isinstance(self.written, str) else self.written()
 
 
-#: Triggers note what changes below the mark; see ``search/index_maintenance.py``. Lost ones can be
-#: made again by `search_notes`.
+#: These triggers queue changes of indexed messages; see ``search/index_maintenance.py``.
+#: `search_notes` recreates missing ones.
 SEARCH_TRIGGERS: Final = """
 INSERT INTO search_state (segmenter, indexed_through)
 SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM search_state);
@@ -91,8 +91,8 @@ WHEN old.title IS NOT NULL BEGIN
 END;
 """
 
-#: Whether a row has structured content, marked inside the text as Hermes does it. As bytes, because
-#: the mark begins with NUL, at which functions on text stop.
+#: Whether a row has structured content, which Hermes marks by a prefix. Compared as bytes, because
+#: the prefix starts with NUL, where text functions stop.
 _MARKED: Final = "substr(CAST(new.content AS BLOB), 1, 6) = x'006a736f6e3a'"
 
 
@@ -106,7 +106,7 @@ def _seconds(column: str) -> str:
     )
 
 
-#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+#: The edge kind, derived from documented columns; see model.legacy.documented_edge_kind.
 _EDGE_KIND: Final = """CASE
             WHEN new.parent_session_id IS NULL THEN NULL
             WHEN instr(new.model_config, '"_delegate_from"') THEN 'subagent'
@@ -116,8 +116,8 @@ _EDGE_KIND: Final = """CASE
                     WHEN 'branched' THEN 'branch' END
                 FROM sessions p WHERE p.id = new.parent_session_id AND p.ended_at <= new.started_at)
         END"""
-#: Whether another program gave a row another parent. The store changes the conversation, too, or
-#: gives a row that it copied the parent to which its edge kind belongs.
+#: Whether another program changed the parent. The store itself also changes the conversation, or
+#: sets the parent of a copied row whose edge kind is already known.
 _MOVED: Final = """new.parent_session_id IS NOT old.parent_session_id
     AND new.conversation_id IS old.conversation_id
     AND (old.parent_session_id IS NOT NULL OR old.edge_kind IS NULL)"""
@@ -225,12 +225,12 @@ _REPLACED_TRIGGERS: Final = """
 DROP TRIGGER IF EXISTS sessions_complete;
 DROP TRIGGER IF EXISTS messages_complete;
 """
-#: Until now, nothing noted what other programs changed: all is worked out once.
+#: Earlier versions did not note changes by other programs, so everything is recomputed once.
 NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions;"
 
 
 def _triggers(notes: str) -> list[str]:
-    """Return the names of the triggers: the sixth word of what creates one."""
+    """Return the names of the triggers: the sixth word of each CREATE TRIGGER."""
     return [
         line.split()[5]
         for line in notes.splitlines()
@@ -248,26 +248,26 @@ SEARCH_NOTES_NAMES: Final = (
 CHANGE_NOTES_NAMES: Final = ("stale_sessions", *_triggers(CHANGE_TRIGGERS))
 
 
-# Tables are rendered once in the life of a file, which is not worth the time at every start.
+# The functions below import table_ddl late, because only new or upgraded files need it.
 
 
 def search_notes() -> str:
-    """Return what stands beside the search index; whatever of it is lost can be made again."""
+    """Return the tables and triggers beside the search index; running it recreates missing ones."""
     from hermes_sessions.storage.sqlite import table_ddl
 
     return table_ddl.search_notes()
 
 
 def change_notes() -> str:
-    """Return what completes and notes the rows of other programs; likewise."""
+    """Return the table and triggers for changes by other programs; recreates missing ones."""
     from hermes_sessions.storage.sqlite import table_ddl
 
     return table_ddl.change_notes()
 
 
 def script() -> str:
-    """Return the tables for scripts that make them elsewhere, with what completes the rows that
-    they insert.
+    """Return the base tables for scripts that create them elsewhere, and the triggers that
+    complete inserted rows.
     """
     return _base() + change_notes()
 
@@ -289,10 +289,10 @@ def _declared(name: str) -> Migration:
     return Migration(name, written)
 
 
-#: In order. A fresh file and an upgraded one take the same steps after the base.
+#: In order. New and upgraded files apply the same migrations after the base.
 MIGRATIONS: Final = (
     Migration("0001_base", _base),
-    # The search index is derived: it may lag, be dropped or be built again.
+    # The search index is derived data: it may lag, be dropped or be rebuilt.
     Migration("0002_search", lambda: search_notes() + SEARCH_INDEX),
     _declared("0003_lifecycle"),
     _declared("0004_gateway"),

@@ -1,5 +1,5 @@
-"""The declared tables as SQLite creates them. Needed once in the life of a file, so that no start
-of a program loads it.
+"""Renders the declared tables as SQL for SQLite. A module of its own, because only the creation or
+upgrade of a file needs it, not every start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES: Final = {
     "real": "REAL",
     "integer": "INTEGER",
 }
-#: What numbered variants of a title share; see model.title.family_key.
+#: The name that numbered variants of a title share; see model.title.family_key.
 _GENERATED: Final = {
     "title_key": """GENERATED ALWAYS AS (
         CASE
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS store_migrations (
 
 
 def declaration(table: Table, column: Column) -> str:
-    """Return a column as CREATE TABLE and ALTER TABLE state it."""
+    """Return the SQL of a column for CREATE TABLE and ALTER TABLE."""
     parts = [f'"{column.name}"', _TYPES[column.kind]]
     if (column.name,) == table.key and table.sqlite_key == "column":
         parts.append("PRIMARY KEY")
@@ -116,12 +116,12 @@ def base_tables() -> str:
 
 
 def search_notes() -> str:
-    """Return what stands beside the search index; whatever of it is lost can be made again."""
+    """Return the tables and triggers beside the search index; running it recreates missing ones."""
     return _complete(SEARCH_TABLES, unless_there=True) + schema.SEARCH_TRIGGERS
 
 
 def change_notes() -> str:
-    """Return what completes and notes the rows of other programs; likewise."""
+    """Return the table and triggers for changes by other programs; recreates missing ones."""
     return _complete(STALE_TABLES, unless_there=True) + schema.CHANGE_TRIGGERS
 
 
