@@ -168,7 +168,7 @@ def test_chat_messages_kept_while_the_store_was_unavailable(
     keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
     then = harness.now
     said = {"role": "user", "content": "Kept", "external_id": "chat-1", "timestamp": then}
-    keeping.keep(SpooledMessage("20250305_150000_0b0b0b0b", "cli", said, "m"))
+    keeping.append(SpooledMessage("20250305_150000_0b0b0b0b", "cli", said, "m"))
     keeping.close()
     found = harness.look()
     assert (found.code, found.found) == (1, ["chat-spool"])
@@ -185,7 +185,7 @@ def test_what_a_running_chat_keeps_is_left_to_it(
     monkeypatch.setenv("HERMES_HOME", str(harness.home))
     keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
     said = {"role": "user", "content": "Kept", "external_id": "chat-1", "timestamp": harness.now}
-    keeping.keep(SpooledMessage(SESSION, "cli", said, "m"))
+    keeping.append(SpooledMessage(SESSION, "cli", said, "m"))
     found = harness.look("--fix")
     assert found.found == ["chat-spool"]
     assert found.mended == ["Stored 0 messages. Left 1 that another process is using."]
@@ -201,7 +201,7 @@ def test_what_the_store_refuses_for_good_is_not_forgotten(
     monkeypatch.setenv("HERMES_HOME", str(harness.home))
     keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
     said = {"role": "user", "external_id": "chat-1", "timestamp": harness.now}
-    keeping.keep(SpooledMessage(SESSION, "cli", {**said, "content": "x" * (9 * 1024 * 1024)}))
+    keeping.append(SpooledMessage(SESSION, "cli", {**said, "content": "x" * (9 * 1024 * 1024)}))
     keeping.close()
     mended = harness.look("--fix")
     assert mended.mended == ["Stored 0 messages. Set aside 1 that the store rejected."]
