@@ -279,7 +279,7 @@ def test_stored_text_cannot_act_in_a_page(hermes: Hermes, tmp_path: Path) -> Non
     assert "<script" not in page
     assert "<b>" not in page
     assert "\x1b" not in page + (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "[content that is not text]" in page
+    assert "[non-text content]" in page
 
 
 def test_what_was_taken_back_is_not_for_readers(hermes: Hermes) -> None:

@@ -40,7 +40,7 @@ def test_a_person_of_a_store_that_is_gone(scenario: Hermes) -> None:
     assert (looked.code, scenario.store.exists()) == (0, False)
     assert "1 backup" in looked.out
     assert scenario.call("forget", "--user", ANN, "--yes").code == 0
-    assert "a user, asked for" in scenario.call("forget", "--receipts").out
+    assert "a user, requested" in scenario.call("forget", "--receipts").out
     assert "No data found" in scenario.call("forget", "--user", ANN, "--dry-run").err
 
 
@@ -48,7 +48,7 @@ def test_a_person_is_forgotten_everywhere(scenario: Hermes) -> None:
     result = scenario.call("forget", "--user", ANN, "--yes")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("Receipt ")
-    assert "a user, asked for 2025-03-05 15:00 UTC; done." in result.out
+    assert "a user, requested 2025-03-05 15:00 UTC; done." in result.out
     assert found_in(scenario.home, [SECRET, ANN]) == []
     assert found_in(scenario.home, [BOB]) != []
 

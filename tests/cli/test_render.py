@@ -355,7 +355,7 @@ def test_tool_results_and_odd_content() -> None:
         "  … 2 more lines",
     ]
     image = {"role": "user", "content": [{"type": "image_url"}], "timestamp": NOW}
-    assert message_lines(image, style=Style(), full=False)[1:] == ["  [content that is not text]"]
+    assert message_lines(image, style=Style(), full=False)[1:] == ["  [non-text content]"]
     calls = {"role": "assistant", "content": None, "tool_calls": {"name": "x"}, "timestamp": NOW}
     assert message_lines(calls, style=Style(), full=False)[1:] == ["  [1 tool call: x]"]
     strange = {"role": "assistant", "content": "", "tool_calls": ["?"], "timestamp": NOW}

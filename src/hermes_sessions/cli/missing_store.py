@@ -1,6 +1,6 @@
-"""The empty store that reading commands see before the store exists.
+"""The empty store that read commands use before the store exists.
 
-A module of its own, because it is needed once in the life of a home and costs start-up time.
+A separate module, because it is rarely needed and would slow down every start.
 """
 
 from __future__ import annotations

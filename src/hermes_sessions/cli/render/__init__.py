@@ -1,1 +1,1 @@
-"""What commands print, as pure functions: no input or output, the clock passed in."""
+"""The output of commands, as pure functions without I/O; the current time is an argument."""

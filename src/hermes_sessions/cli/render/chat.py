@@ -1,4 +1,4 @@
-"""What a chat says besides answers, laid out for the width of the window."""
+"""The recap, command list and session list of a chat, laid out for the window width."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from hermes_sessions.cli.render.text_width import cut, display_width, pad, wrap
 from hermes_sessions.cli.render.transcript import called_tools
 from hermes_sessions.model.message import text_of
 
-# The recap of a conversation that is resumed: what was said last, in the background.
-
+# ── recap of a resumed conversation ───────────────────────────────────────────────────────────
 
 TITLE = "Previous Conversation"
-#: Entries that are shown: ten exchanges.
+#: The number of entries shown: ten exchanges.
 _ENTRIES = 20
 
 
@@ -38,10 +37,10 @@ _NARROWEST = 24
 
 
 def recap(messages: Sequence[Record], style: Style) -> list[str]:
-    """Return the panel for the messages of a session; nothing when nobody said anything.
+    """Return the recap panel for the messages of a session; empty if there are none to show.
 
-    System messages, tools' results and thoughts are left out; calls of tools are counted. The last
-    answer is shown whole and in full light, everything else is cut and dim.
+    Omits system messages, tool results and reasoning; counts tool calls. Shows the last answer in
+    full; shortens and dims everything else.
     """
     entries = [message for message in messages if _is_shown(message)]
     shown = entries[-_ENTRIES:]
@@ -116,14 +115,14 @@ def _framed(body: Sequence[str], style: Style) -> Iterator[str]:
 Record = Mapping[str, Any]
 
 _INDENT: Final = "    "
-#: With less room than this beside a name, what is said about it goes below.
+#: With fewer columns than this beside the usage, the summary goes on the next line.
 _LEAST: Final = 30
 _NAME_AT_LEAST: Final = 20
 _AGE: Final = 11
 
 
 def wrapped(text: str, style: Style, indent: str = "") -> list[str]:
-    """Return a text in lines that fit, broken at blanks; all but the first are indented."""
+    """Wrap *text* at blanks to the window width; indent all lines but the first."""
     if style.width is None:
         return [text]
     first, *others = wrap(text, max(style.width, 16))
@@ -135,7 +134,7 @@ def wrapped(text: str, style: Style, indent: str = "") -> list[str]:
 
 
 def command_lines(commands: Sequence[Command], style: Style) -> Iterator[str]:
-    """Yield how commands are written and what they do."""
+    """Yield the usage and summary of each command."""
     width = max(len(command.usage) for command in commands) + 2
     room = None if style.width is None else style.width - width
     for command in commands:
@@ -151,7 +150,7 @@ def command_lines(commands: Sequence[Command], style: Style) -> Iterator[str]:
 def numbered_sessions(
     rows: Sequence[Record], *, current: str | None, now: float, style: Style
 ) -> Iterator[str]:
-    """Yield sessions with the numbers by which they can be chosen; ``*`` marks the current one."""
+    """Yield the numbered list of sessions to choose from; ``*`` marks the current one."""
     longest = max((display_width(row["id"]) for row in rows), default=0)
     width = 79 if style.width is None else style.width
     room = width - longest - _AGE - len("  1* ") - 4

@@ -1,4 +1,4 @@
-"""What a session cost, as far as that is known: an unknown cost is never shown as zero."""
+"""The cost of a session; an unknown cost is never shown as zero."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TOKENS = (
     ("cache_read_tokens", "cache read"),
     ("cache_write_tokens", "cache write"),
 )
-#: How a cost of zero is known to be one.
+#: The values of ``cost_status`` with which an estimate of 0 is a known cost.
 _PRICED = frozenset({"estimated", "included"})
 
 
 def known_cost(value: Record) -> float | None:
-    """Return the stated cost of a session or of a row of its usage, None when it is unknown.
+    """Return the cost of a session or of a row of its usage, or None if it is unknown.
 
-    An estimate of 0 stands in sessions also when nobody has estimated anything.
+    Sessions without an estimate also store 0, so 0 counts only with a matching ``cost_status``.
     """
     if value.get("actual_cost_usd") is not None:
         return float(value["actual_cost_usd"])
@@ -35,9 +35,9 @@ def known_cost(value: Record) -> float | None:
 
 
 def cost_text(session: Record, usage: Sequence[Record]) -> str:
-    """Return the cost of a session in words, nothing when it used nothing.
+    """Return the cost of a session as text, empty if it used no model.
 
-    *usage* are its rows per model and task; without any, the session itself says what it knows.
+    *usage* are its rows per model and task; without any, the totals of the session are used.
     """
     rows = [row for row in usage if any(row.get(name) for name in _USED)]
     if not rows:
@@ -59,12 +59,12 @@ def _in_words(rows: Sequence[Record]) -> str:
 
 
 def dollars(amount: float) -> str:
-    """Return an amount: in cents from a dollar on, finer below."""
+    """Format an amount: two decimals from one dollar on, four below."""
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
 def usage_lines(session: Record, usage: Sequence[Record]) -> list[str]:
-    """Return what a session used and cost, its side calls included, and by which prices."""
+    """Return the calls, tokens, cost and price list of a session, including side calls."""
     tokens = [
         f"{number:,} {word}"
         for name, word in _TOKENS
@@ -77,7 +77,7 @@ def usage_lines(session: Record, usage: Sequence[Record]) -> list[str]:
     calls = f"{sum(row['api_call_count'] or 0 for row in usage):,}"
     of_them = ", ".join(f"{number} for {task}" for task, number in sorted(side.items()))
     lines = [
-        f"Calls: {calls}" + (f", of them {one_line(of_them)}" if of_them else ""),
+        f"Calls: {calls}" + (f", including {one_line(of_them)}" if of_them else ""),
         f"Tokens: {', '.join(tokens)}",
         f"Cost: {cost_text(session, usage) or 'unknown'}",
     ]

@@ -43,7 +43,7 @@ def deletion_lines(deletions: Iterable[DeletionCandidate], style: Style) -> Iter
 
 
 def session_name(session: Record) -> str:
-    """Return the id, the title where there is one, and whether the session is pinned."""
+    """Return the id, the title if any, and whether the session is pinned."""
     title = one_line(session["title"] or "")
     pinned = " (pinned)" if session.get("pinned_at") else ""
     return f"{one_line(session['id'])}{'  ' if title else ''}{title}{pinned}"

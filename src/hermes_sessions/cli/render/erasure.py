@@ -1,4 +1,4 @@
-"""What would be forgotten, and receipts of what was, as text and as JSON."""
+"""Erasure plans and receipts, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes_sessions.storage.care.erasure.receipts import ErasureReceipt, Erasur
 from hermes_sessions.storage.care.erasure.row_removal import FILES, INDEX
 from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 
-#: One and many of what tables hold, where the name of the table does not say it.
+#: Singular and plural of what is counted; other names are printed unchanged.
 _WORDS: Final = {
     "sessions": ("session", "sessions"),
     "messages": ("message", "messages"),
@@ -21,11 +21,11 @@ _WORDS: Final = {
     "mailbox": ("received message", "received messages"),
     "outbox": ("reply", "replies"),
     "turns": ("turn", "turns"),
-    "lane_transitions": ("step of a lane", "steps of lanes"),
+    "lane_transitions": ("lane transition", "lane transitions"),
     "senders": ("pairing", "pairings"),
     "identities": ("alias", "aliases"),
     "topics": ("topic", "topics"),
-    "foreign_rows": ("row from elsewhere", "rows from elsewhere"),
+    "foreign_rows": ("imported row", "imported rows"),
     "state_meta": ("note", "notes"),
     "files": ("file", "files"),
     "entries": ("entry", "entries"),
@@ -36,13 +36,13 @@ _PLACE_WIDTH: Final = 20
 
 
 def subject_text(subject: ErasureSubject) -> str:
-    """Return who or what is meant, in words."""
+    """Return the subject as text: ``user 4711 on telegram``."""
     where = f" on {one_line(subject.platform)}" if subject.platform else ""
     return f"{subject.kind} {one_line(subject.id)}{where}"
 
 
 def amounts(counts: Mapping[str, int]) -> str:
-    """Return ``2 sessions, 1 reply``."""
+    """Return the counts as text: ``2 sessions, 1 reply``."""
     said = []
     order = {what: place for place, what in enumerate(_WORDS)}
     for what, number in sorted(counts.items(), key=lambda item: order.get(item[0], len(order))):
@@ -52,7 +52,7 @@ def amounts(counts: Mapping[str, int]) -> str:
 
 
 def plan_lines(plan: ErasurePlan) -> list[str]:
-    """Return what would go, a line for each place."""
+    """Return the subject and what would be erased, one line per place."""
     lines = [f"{subject_text(plan.targets.subject)}:"]
     for place, counts in plan.places.items():
         lines.append(_line(place, amounts(counts) or "nothing"))
@@ -60,7 +60,7 @@ def plan_lines(plan: ErasurePlan) -> list[str]:
 
 
 def plan_document(plan: ErasurePlan) -> dict[str, Any]:
-    """Return what would go as JSON."""
+    """Return the JSON document of a plan."""
     subject = plan.targets.subject
     return {
         "kind": subject.kind,
@@ -75,10 +75,10 @@ def plan_document(plan: ErasurePlan) -> dict[str, Any]:
 
 
 def receipt_lines(receipt: ErasureReceipt) -> list[str]:
-    """Return a receipt: what was done where, and what is pending."""
+    """Return the lines of a receipt: the result of each place, then the pending steps."""
     about = f"a {receipt.kind}" + (f" on {one_line(receipt.platform)}" if receipt.platform else "")
     when = datetime.fromtimestamp(receipt.requested_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    lines = [f"Receipt {receipt.id}: {about}, asked for {when}; {receipt.status}."]
+    lines = [f"Receipt {receipt.id}: {about}, requested {when}; {receipt.status}."]
     lines += [_line(step.place, _became(step)) for step in receipt.steps]
     lines += [f"  Note: {step.why}" for step in receipt.steps if step.status == "done" and step.why]
     if receipt.status == "pending":
@@ -88,13 +88,13 @@ def receipt_lines(receipt: ErasureReceipt) -> list[str]:
 
 
 def finishing_command(receipt: ErasureReceipt) -> str:
-    """Return the command that does what is pending."""
+    """Return the command that completes the pending steps."""
     needs_rebuild = any("rebuilt" in (step.why or "") for step in receipt.pending)
     return f"hermes forget --resume {receipt.id}{' --rebuild' if needs_rebuild else ''}"
 
 
 def receipt_document(receipt: ErasureReceipt) -> dict[str, Any]:
-    """Return a receipt as JSON."""
+    """Return the JSON document of a receipt."""
     return {
         "receipt": receipt.id,
         "kind": receipt.kind,

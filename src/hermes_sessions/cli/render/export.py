@@ -14,7 +14,7 @@ from hermes_sessions.model.message import text_of
 
 Record = Mapping[str, Any]
 
-NO_TEXT = "[content that is not text]"
+NO_TEXT = "[non-text content]"
 _UNTITLED = "Untitled session"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
 

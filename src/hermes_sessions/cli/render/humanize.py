@@ -1,17 +1,17 @@
-"""When something happened, as people say it."""
+"""Times, counts and sizes in a readable form."""
 
 from __future__ import annotations
 
 import time
 
-# Numbers with their units.
+# ── counts and sizes ──────────────────────────────────────────────────────────────────────────
 
 
 _UNITS = ("KB", "MB", "GB", "TB")
 
 
 def counted(number: int, singular: str) -> str:
-    """Return ``1 session``, ``2 sessions``; digits are not grouped, so that scripts can read it."""
+    """Return ``1 session``, ``2 sessions``, without digit grouping, so that scripts can parse it."""
     return f"{number} {singular if number == 1 else singular + 's'}"
 
 
@@ -29,7 +29,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def relative_time(timestamp: float | None, now: float) -> str:
-    """Return how long ago *timestamp* was, or its date after a week; ``?`` when unknown."""
+    """Return how long ago *timestamp* was, or its date after a week; ``?`` if unknown."""
     if timestamp is None:
         return "?"
     age = now - timestamp
@@ -44,18 +44,18 @@ def relative_time(timestamp: float | None, now: float) -> str:
 
 
 def moment(timestamp: float | None, now: float) -> str:
-    """Return the local date and time, and how long ago that was where people count so."""
+    """Return the local date and time, followed by how long ago that was if within a week."""
     exact, ago = date_and_time(timestamp), relative_time(timestamp, now)
     return exact if exact.startswith(ago) else f"{exact} ({ago})"
 
 
 def date(timestamp: float | None) -> str:
-    """Return the local date, ``YYYY-MM-DD``; ``?`` when there is none."""
+    """Return the local date, ``YYYY-MM-DD``; ``?`` if unknown."""
     return _formatted(timestamp, "%Y-%m-%d")
 
 
 def date_and_time(timestamp: float | None) -> str:
-    """Return the local date and time to the second; ``?`` when there is none."""
+    """Return the local date and time to the second; ``?`` if unknown."""
     return _formatted(timestamp, "%Y-%m-%d %H:%M:%S")
 
 
@@ -65,5 +65,5 @@ def _formatted(timestamp: float | None, form: str) -> str:
     try:
         return time.strftime(form, time.localtime(timestamp))
     except (OverflowError, ValueError, OSError):
-        # A file from elsewhere may hold any number; a strange one must not hide the others.
+        # An imported file may contain any number; an invalid one must not hide the other rows.
         return "?"

@@ -1,4 +1,4 @@
-"""How the store was used, for people: sums, tables and charts."""
+"""Usage insights as text: totals, tables and charts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, pad, wrap
 
-# Numbers as bars, in characters that every terminal has.
+# ── bars ──────────────────────────────────────────────────────────────────────────────────────
 
-#: How far an eighth of a character's height, or width, is filled.
+#: Characters filled by 0 to 8 eighths of their height, and of their width.
 _RISING = " ▁▂▃▄▅▆▇█"
 
 
@@ -29,7 +29,7 @@ _HEIGHT = 4
 
 
 def bar(value: float, largest: float, columns: int, style: Style) -> str:
-    """Return a bar of at most *columns* columns; what is not zero is always seen."""
+    """Return a bar of at most *columns* columns; a value above zero is always visible."""
     if value <= 0 or largest <= 0:
         return ""
     eighths = max(1, round(min(value / largest, 1) * columns * 8))
@@ -40,9 +40,9 @@ def bar(value: float, largest: float, columns: int, style: Style) -> str:
 
 
 def columns_chart(values: Sequence[int], style: Style, *, wide: bool) -> list[str]:
-    """Return lines that show *values* as columns beside each other, the tallest at full height.
+    """Return the lines of a column chart of *values*, the tallest at full height.
 
-    A column is two characters wide, or one where there is little room.
+    A column is two characters wide if *wide*, else one.
     """
     largest = max(values, default=0)
     if not largest:
@@ -69,10 +69,10 @@ _INDENT = "  "
 _GAP = "  "
 _NAME_AT_LEAST, _NAME_AT_MOST = 12, 40
 _BAR_AT_LEAST, _BAR_AT_MOST = 6, 40
-#: How many rows of each table are shown; ``--json`` has all of them.
+#: How many rows of each table are shown; ``--json`` prints all.
 _MODELS, _TOOLS, _PLATFORMS = 10, 15, 15
 _TOP = 3
-#: Up to so many days stand for themselves; up to so many are shown by week, more by month.
+#: The limits up to which the chart shows single days, then weeks; beyond, it shows months.
 _BY_DAY, _BY_WEEK = 31, 190
 _TOP_NAMES = {
     "longest": "Longest",
@@ -83,7 +83,7 @@ _TOP_NAMES = {
 
 
 def insights_lines(report: Record, style: Style) -> Iterator[str]:
-    """Yield the lines that show what `SessionDB.get_insights` counted."""
+    """Yield the lines of a report of `SessionDB.get_insights`."""
     if report["empty"]:
         of = f" of source {one_line(report['source'])}" if report["source"] else ""
         yield f"No sessions{of} {_period(report['days'], 'started ')}."
@@ -104,7 +104,7 @@ def insights_lines(report: Record, style: Style) -> Iterator[str]:
 
 
 def cost(row: Record) -> str:
-    """Return what something cost, as far as that is known."""
+    """Return the cost as text, as far as it is known."""
     if row["cost_usd"] is None:
         return "unknown"
     amount = dollars(row["cost_usd"])
@@ -118,7 +118,7 @@ def _period(days: float, prefix: str = "") -> str:
 
 
 def _section(heading: str, lines: Iterator[str], style: Style) -> Iterator[str]:
-    """Yield a heading and its lines, nothing at all where there are none."""
+    """Yield a heading and its lines; nothing if there are no lines."""
     first = next(lines, None)
     if first is None:
         return
@@ -221,7 +221,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], style: Style) -> str:
 
 
 class _Bar(NamedTuple):
-    """One line of a chart: a name, how long the bar is, and what stands behind it."""
+    """One line of a chart: a name, the length of the bar, and the text after it."""
 
     name: str
     value: float
@@ -237,7 +237,7 @@ def _bars(rows: Sequence[_Bar], style: Style) -> Iterator[str]:
     text_width = max(display_width(row.text) for row in rows)
     columns = _BAR_AT_MOST
     if room is not None:
-        # Names are read, bars only looked at: where there is no room for both, bars go.
+        # Names matter more than bars: if both do not fit, the bars are omitted.
         shortened = min(name_width, max(room - text_width - _BAR_AT_LEAST - 2 * len(_GAP), 12))
         columns = min(_BAR_AT_MOST, room - shortened - text_width - 2 * len(_GAP))
         if columns >= _BAR_AT_LEAST:
@@ -301,7 +301,7 @@ def _over_time(days: Sequence[Record], style: Style) -> Iterator[str]:
 
 
 def _grouped(days: Sequence[Record]) -> list[Record]:
-    """Return days as they are, or summed by week or month where there are many."""
+    """Return the days unchanged, or summed by week or month if there are many."""
     if not days:
         return []
     first, last = (date.fromisoformat(days[n]["date"]) for n in (0, -1))
@@ -343,7 +343,7 @@ def _top(top: Record, style: Style) -> Iterator[str]:
             value = _duration(row["value"]) if kind == "longest" else f"{row['value']:,}"
             title = one_line(row["title"] or "")
             line = f"{_INDENT}{value}  {one_line(row['id'])}"
-            # An id is there to be copied: it stays whole, and a title takes what is left.
+            # Ids are never cut, so that they can be copied; the title gets the remaining columns.
             left = _NAME_AT_MOST if room is None else room - display_width(line) - len(_GAP)
             if title and left >= _NAME_AT_LEAST:
                 line += _GAP + cut(title, left, style.ellipsis)

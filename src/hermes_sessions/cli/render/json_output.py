@@ -96,12 +96,12 @@ ACCOUNT_KEYS = (
     "elapsed_ms",
 )
 
-# JSON may hold these only escaped, or no terminal and no encoder should meet them raw.
+# Characters that JSON, terminals or encoders do not accept unescaped.
 _MUST_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def json_text(value: Any) -> str:
-    """Return *value* as readable JSON, with only those characters escaped that must be."""
+    """Return *value* as readable JSON; escape only the characters that must be."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=_bytes_as_base64)
     return _MUST_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -115,7 +115,7 @@ def _bytes_as_base64(value: object) -> dict[str, str]:
 
 
 def session_document(session: Record) -> dict[str, Any]:
-    """Return the documented keys of one session; what is not known is null."""
+    """Return the documented keys of one session; unknown values are null."""
     document = {key: session.get(key) for key in SESSION_KEYS}
     if document["actual_cost_usd"] is None:
         document["estimated_cost_usd"] = known_cost(session)
@@ -133,7 +133,7 @@ def message_document(message: Record) -> dict[str, Any]:
 
 
 def answer_document(answer: SearchAnswer) -> dict[str, Any]:
-    """Return the documented keys of what a search found."""
+    """Return the documented keys of a search answer."""
     return {
         "hits": [{key: getattr(hit, key) for key in HIT_KEYS} for hit in answer.hits],
         "account": {key: getattr(answer.report, key) for key in ACCOUNT_KEYS},
@@ -142,5 +142,5 @@ def answer_document(answer: SearchAnswer) -> dict[str, Any]:
 
 
 def sessions_document(sessions: Sequence[Record]) -> dict[str, Any]:
-    """Return what lists print."""
+    """Return the document that list commands print."""
     return {"sessions": [session_document(session) for session in sessions]}

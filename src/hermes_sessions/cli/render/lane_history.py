@@ -1,4 +1,4 @@
-"""What happened to a conversation and why, one step after the other."""
+"""The history of a lane: each transition and its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes_sessions.lifecycle.lane_explanation import LaneExplanation
 
 _TIME_WIDTH = len("2025-03-05 15:00:00  ")
 _ID_WIDTH = len("20250305_150000_0123abcd ")
-#: The bot of those who have only one.
+#: The namespace of a home with a single bot; it is not shown.
 _USUAL_NAMESPACE = "default"
 
 
@@ -24,7 +24,7 @@ def lane_history(explanation: LaneExplanation, *, style: Style) -> list[str]:
     lines = [style.bold(one_line(lane.session_key)) + style.dim(f"{name}{bot}")]
     lines += _wrapped(one_line(explanation.state), style, 0)
     lines.append("")
-    # Beside the time there must be room for an id.
+    # The id of a session must fit beside the time.
     is_narrow = style.width is not None and style.width < _TIME_WIDTH + _ID_WIDTH
     indent = 2 if is_narrow else _TIME_WIDTH
     for step in explanation.steps:
@@ -46,7 +46,7 @@ def _wrapped(text: str, style: Style, indent: int) -> list[str]:
 
 
 def lane_document(explanation: LaneExplanation) -> dict[str, Any]:
-    """Return the JSON about a lane."""
+    """Return the JSON document of a lane."""
     lane = explanation.lane
     return {
         "session_key": lane.session_key,

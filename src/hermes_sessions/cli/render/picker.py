@@ -10,7 +10,7 @@ from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, pad
 
-#: Smaller windows are useless.
+#: The smallest supported window.
 LEAST_COLUMNS, LEAST_LINES = 40, 5
 _BESIDE_FROM = 100
 _BELOW_FROM = 16
@@ -21,7 +21,7 @@ _KEYS = "Enter resume  Esc clear/quit  Up/Down PgUp/PgDn move"
 
 
 class Listed(Protocol):
-    """What the list shows of a session."""
+    """A session as the list shows it."""
 
     @property
     def name(self) -> str:
@@ -41,19 +41,19 @@ class Listed(Protocol):
 
 
 class Layout(NamedTuple):
-    """How a window is divided."""
+    """The division of a window into list and preview."""
 
     columns: int
     #: Lines of the list, and columns.
     list_lines: int
     list_columns: int
-    #: Lines of the preview, and columns; 0 lines: there is none.
+    #: Lines of the preview (0 if there is no preview), and columns.
     preview_lines: int
     preview_columns: int
 
     @property
     def beside(self) -> bool:
-        """Whether the preview stands beside the list and not below it."""
+        """Whether the preview is beside the list, not below it."""
         return self.list_columns < self.columns
 
 
@@ -62,7 +62,7 @@ Piece = tuple[str, str]
 
 
 def layout(columns: int, lines: int) -> Layout:
-    """Return how a window of this size is divided."""
+    """Return the layout for a window of this size."""
     body = lines - 3
     if columns >= _BESIDE_FROM:
         left = columns // 2

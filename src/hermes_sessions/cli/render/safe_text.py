@@ -1,6 +1,6 @@
-"""Stored text made harmless for a terminal.
+"""Sanitize stored text for a terminal.
 
-Titles and messages come from models, web pages and strangers. Control characters would move the
+Titles and messages come from models, web pages and unknown users. Control characters would move the
 cursor, change colours or the window's title; bidirectional overrides would make a line read as
 something else. The stored text is not changed; ``--json`` shows it exactly.
 """
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 
-# The patterns are compiled at their first use: most text needs none of them.
+# Strings, compiled at first use: most text needs none of these patterns.
 _REPLACEMENT = "\ufffd"
-# Controls (C0, DEL, C1) and halves of surrogate pairs, which no encoding can carry.
+# Control characters (C0, DEL, C1) and lone surrogates, which cannot be encoded.
 _CONTROL = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
-# As above, without the newlines and tabs that lay out a text of several lines.
+# The same, except newlines and tabs, which lay out a text of several lines.
 _CONTROL_IN_LINES = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
-# Directional overrides and isolates, separators that break lines, marks nobody sees. The joiners
-# U+200C and U+200D stay: emoji and several scripts are written with them.
+# Directional overrides and isolates, line separators, invisible marks. The joiners U+200C and
+# U+200D stay: emoji and several scripts need them.
 _INVISIBLE = "[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 _WHITESPACE = r"\s+"
 _NEWLINE = "\r\n?|[\u0085\u2028\u2029]"
 
 
 def one_line(text: str) -> str:
-    """Return *text* as one harmless line; runs of white space become one blank."""
+    """Return *text* as one sanitized line; runs of white space become one blank."""
     if text.isprintable() and "  " not in text:
         return text.strip()
     folded = re.sub(_WHITESPACE, " ", text).strip()
@@ -31,7 +31,7 @@ def one_line(text: str) -> str:
 
 
 def piece(text: str) -> str:
-    """Return a piece of a text that is shown as it arrives, harmless, with its line breaks."""
+    """Sanitize a piece of streamed text; keep its line breaks."""
     if text.isprintable():
         return text
     cleaned = re.sub(_CONTROL_IN_LINES, _REPLACEMENT, text.replace("\r\n", "\n"))
@@ -39,7 +39,7 @@ def piece(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of *text*, harmless, tabs as blanks, without blank lines at the ends."""
+    """Return the sanitized lines of *text*, tabs expanded, without blank lines at both ends."""
     cleaned = re.sub(_CONTROL_IN_LINES, _REPLACEMENT, re.sub(_NEWLINE, "\n", text))
     cleaned = re.sub(_INVISIBLE, "", cleaned)
     return [line.rstrip() for line in cleaned.expandtabs(4).strip("\n").split("\n")]

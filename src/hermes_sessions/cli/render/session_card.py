@@ -1,4 +1,4 @@
-"""Everything about one session that people ask for, one fact per line."""
+"""The details of one session, one per line."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def session_card(
     now: float,
     style: Style,
 ) -> list[str]:
-    """Return the lines about *session*; *conversation* are all sessions of its family, *usage* its
-    tokens and cost by model and task.
+    """Return the details of *session*.
+
+    *conversation* are all sessions of its conversation, *usage* its tokens and cost by model and
+    task.
     """
     lines: list[str] = []
     room = None if style.width is None else max(style.width - _LABEL_WIDTH, 16)
     for label, value in _facts(session, conversation, usage, now, style):
-        # An id is there to be copied: it stays whole, whatever the window does to it.
+        # Ids are never wrapped, so that they can be copied.
         pieces = wrap(value, room) if room and label not in _IDS else [value]
         lines.append(style.dim(f"{label + ':':<{_LABEL_WIDTH}}") + pieces[0])
         lines += [" " * _LABEL_WIDTH + piece for piece in pieces[1:]]

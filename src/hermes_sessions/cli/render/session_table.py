@@ -28,7 +28,7 @@ _RULE_WITH_TITLES, _RULE_WITHOUT_TITLES = 110, 95
 
 
 class When(NamedTuple):
-    """Which time of a session the table shows, and what it is called."""
+    """The time column of the table, and its heading."""
 
     column: str
     heading: str
@@ -40,9 +40,9 @@ DELETED = When(column="trashed_at", heading="Deleted")
 
 
 class _Entry(NamedTuple):
-    """What the table shows of one session, cleaned."""
+    """The sanitized cells of one session."""
 
-    #: Stands before the name of a session that is pinned.
+    #: The mark before the name of a pinned session, or empty.
     mark: str
     title: str
     preview: str
@@ -54,7 +54,7 @@ class _Entry(NamedTuple):
 def session_table(
     sessions: Sequence[Record], *, now: float, style: Style, when: When = LAST_ACTIVE
 ) -> list[str]:
-    """Return the lines of the table of *sessions*, which are not empty."""
+    """Return the lines of the table; *sessions* must not be empty."""
     entries = [
         _Entry(
             mark=f"{style.pin} " if session.get("pinned_at") else "",
@@ -72,7 +72,7 @@ def session_table(
         return _stacked(entries, style)
     if titled:
         headings = ["Title", "Preview", when.heading, "ID"]
-        # Where there is no room for previews, one tells more than a dash does.
+        # Without a preview column, the preview replaces a missing title.
         untitled = [style.nothing if widths[1] else e.preview or style.nothing for e in entries]
         rows = [
             [entry.mark + (entry.title or dash), entry.preview, entry.when, entry.id]
@@ -92,7 +92,7 @@ def session_table(
 
 
 def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> list[int] | None:
-    """Return the width of each column, 0 for one that is left out, None when none fits."""
+    """Return the width of each column, 0 if omitted, or None if the table does not fit."""
     id_width = _id_width(entries)
     if available is None:
         return [_TITLE, _PREVIEW, _WHEN, id_width]
@@ -101,7 +101,7 @@ def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> lis
         return None
     if room < _TITLE_AT_LEAST + _PREVIEW_AT_LEAST:
         return [min(room, _TITLE_AT_MOST), 0, _WHEN, id_width]
-    # Title and preview share what there is; neither gets more than its longest text needs.
+    # Title and preview share the remaining width; neither is wider than its longest text.
     longest = _longest(entry.mark + entry.title for entry in entries)
     share = max(_TITLE_AT_LEAST, room * _TITLE // (_TITLE + _PREVIEW))
     title = min(max(longest, _TITLE_AT_LEAST), share, _TITLE_AT_MOST)
@@ -149,6 +149,6 @@ def _stacked(entries: Sequence[_Entry], style: Style) -> list[str]:
         if display_width(facts) <= width:
             lines.append(facts)
         else:
-            # The id stays whole on its own line: it is there to be copied.
+            # The id has its own line and is never cut, so that it can be copied.
             lines += [f"  {entry.id}", f"  {entry.when}"]
     return lines

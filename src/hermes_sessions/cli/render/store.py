@@ -14,7 +14,7 @@ _LISTED = 10
 
 
 def space_lines(space: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that show what `SessionDB.get_space` found."""
+    """Yield the lines of a report of `SessionDB.get_space`."""
     measured = counted(space["text_messages"], "message")
     only = "" if space["text_complete"] else f" (text of the newest {measured} only)"
     for name, label in (("classes", "By class"), ("sources", "By source")):
@@ -57,7 +57,7 @@ _VERSIONS = ("server_version", "sqlite_version")
 
 
 def database_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines that show what ``hermes sessiondb status --json`` prints."""
+    """Yield the document of ``hermes sessiondb status --json`` as lines."""
     details = document["details"]
     version = next((str(details[key]) for key in _VERSIONS if key in details), "")
     yield f"Provider: {document['provider']}"
@@ -111,8 +111,9 @@ _CLASSES = {
 
 
 def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
-    """Return the lines that show what `SessionDB.get_stats` counted, and how far the *index* of
-    `SessionDB.search_index_status` is.
+    """Return the counts of `SessionDB.get_stats` as lines.
+
+    *index* is the result of `SessionDB.search_index_status`.
     """
     lines = [
         f"Total sessions: {stats['sessions']}",
@@ -132,7 +133,7 @@ def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
 
 
 def sizes_lines(sizes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that show what `SessionDB.get_sizes` measured."""
+    """Yield the sizes of `SessionDB.get_sizes` as lines."""
     yield f"Message text: {size(sizes['text_bytes'])}"
     for name, label in (("sources", "from"), ("roles", "by")):
         for key, number in sizes[name].items():
@@ -150,7 +151,7 @@ def used_by_all(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage_lines(used: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that show what `used_by_all` returned."""
+    """Yield the result of `used_by_all` as lines."""
     kinds = [
         f"{used[f'{kind}_tokens']:,} {kind.replace('_', ' ')}"
         for kind in ("input", "output", "cache_read", "cache_write")

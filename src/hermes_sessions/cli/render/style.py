@@ -1,4 +1,4 @@
-"""How output may be decorated: colour, line drawing, width."""
+"""The style of output: colour, line drawing, width."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ from typing import NamedTuple
 
 
 class Style(NamedTuple):
-    """What the reader of the output can see. The default is a pipe: no colour, any width."""
+    """The capabilities of the output. The default is a pipe: no colour, any width."""
 
     colour: bool = False
-    #: Decorate with ASCII only; stored text is shown as it is either way.
+    #: Decorate with ASCII only; does not affect stored text.
     ascii_only: bool = False
-    #: Columns of the terminal; None when lines may be as long as the layout likes.
+    #: Columns of the terminal; None for no limit.
     width: int | None = None
 
     @property
     def line(self) -> str:
-        """The character that rules are drawn with."""
+        """The character for horizontal rules."""
         return "-" if self.ascii_only else "─"
 
     @property
     def nothing(self) -> str:
-        """What stands in a cell that has no value."""
+        """The text of an empty cell."""
         return "-" if self.ascii_only else "—"
 
     @property
     def ellipsis(self) -> str:
-        """What ends a text that was cut."""
+        """The end of a text that was cut."""
         return "..." if self.ascii_only else "…"
 
     @property
     def pin(self) -> str:
-        """What stands before the name of a session that is pinned."""
+        """The mark before the name of a pinned session."""
         return "*" if self.ascii_only else "★"
 
     @property
     def separator(self) -> str:
-        """What stands between facts on one line."""
+        """The separator between facts on one line."""
         return " | " if self.ascii_only else " · "
 
     def bold(self, text: str) -> str:
-        """Return *text* emphasised."""
+        """Return *text* in bold."""
         return self._painted("1", text)
 
     def dim(self, text: str) -> str:
-        """Return *text* in the background."""
+        """Return *text* dimmed."""
         return self._painted("2", text)
 
     def gold(self, text: str) -> str:
-        """Return *text* in the colour of what people say."""
+        """Return *text* in the colour of user messages."""
         return self._painted("33", text)
 
     def green(self, text: str) -> str:
-        """Return *text* in the colour of what models say."""
+        """Return *text* in the colour of model answers."""
         return self._painted("32", text)
 
     def match(self, text: str) -> str:
-        """Return *text* in the colour of what was searched for, or between marks without one."""
+        """Return *text* in the colour of search matches; without colour, between marks."""
         return self._painted("1;31", text) if self.colour else f">>>{text}<<<"
 
     def _painted(self, code: str, text: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-#: First and last code point, and how wide each in between is.
+#: First and last code point of a range, and the width of its characters.
 _KNOWN = (
     (0x20, 0x7E, 1),  # ASCII
     (0xA0, 0xAC, 1),
@@ -39,7 +39,7 @@ _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
 
 @cache
 def known_width(character: str) -> int | None:
-    """Return the width of a character of the commonest scripts, None for any other."""
+    """Return the width of a character of the most common scripts, or None for any other."""
     code = ord(character)
     for first, last, width in _KNOWN:
         if first <= code <= last:
@@ -48,14 +48,14 @@ def known_width(character: str) -> int | None:
 
 
 def display_width(text: str) -> int:
-    """Return how many columns a terminal needs for *text*, which has no control characters."""
+    """Return the terminal columns of *text*, which must not contain control characters."""
     if text.isascii():
         return len(text)
     return sum(width for _, width in _characters(text))
 
 
 def cut(text: str, columns: int, ellipsis: str) -> str:
-    """Return *text* if it fits, else as much of it as fits before *ellipsis*."""
+    """Return *text* if it fits, else its beginning followed by *ellipsis*."""
     if display_width(text) <= columns:
         return text
     room = columns - display_width(ellipsis)
@@ -71,12 +71,12 @@ def cut(text: str, columns: int, ellipsis: str) -> str:
 
 
 def pad(text: str, columns: int) -> str:
-    """Return *text* followed by blanks up to that many columns."""
+    """Pad *text* with blanks to *columns* columns."""
     return text + " " * (columns - display_width(text))
 
 
 def wrap(text: str, columns: int) -> list[str]:
-    """Return one line of text as lines of at most that many columns, broken at blanks."""
+    """Wrap one line of text at blanks to at most *columns* columns."""
     if display_width(text) <= columns:
         return [text]
     wrapped: list[str] = []
@@ -93,7 +93,7 @@ def wrap(text: str, columns: int) -> list[str]:
 
 
 def _pieces(text: str, columns: int) -> Iterator[str]:
-    """Yield words with the blanks after them; a word longer than a line in several pieces."""
+    """Yield words with the blanks after them; split words longer than a line."""
     for word in re.split("(?<= )(?! )", text):
         rest = word
         while display_width(rest.rstrip(" ")) > columns:
@@ -107,7 +107,7 @@ def _as_much_as_fits(text: str, columns: int) -> str:
     kept, used = "", 0
     for character, width in _characters(text):
         used += width
-        # The first character is taken whatever its width, so that narrow windows make progress.
+        # Always take the first character, so that the loop ends even in a very narrow window.
         if used > columns and kept:
             break
         kept += character
@@ -115,7 +115,7 @@ def _as_much_as_fits(text: str, columns: int) -> str:
 
 
 def _characters(text: str) -> Iterator[tuple[str, int]]:
-    """Yield what a reader sees as one character, with its width."""
+    """Yield each grapheme cluster (one visible character) with its width."""
     known = [known_width(character) for character in text]
     if None not in known:
         yield from zip(text, known, strict=True)

@@ -1,4 +1,4 @@
-"""The messages of a session, for reading."""
+"""The messages of a session as lines of text."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hermes_sessions.model.message import text_of
 Record = Mapping[str, Any]
 
 _INDENT = "  "
-_NO_TEXT = "[content that is not text]"
-#: What is shown of one message unless everything was asked for.
+_NO_TEXT = "[non-text content]"
+#: Limits per message unless the full text is requested.
 _LINES_SHOWN = 12
 _LINES_SHOWN_OF_TOOL_RESULTS = 3
 _COLUMNS_SHOWN = 400
 _TOOL_NAMES_SHOWN = 4
-#: Of a text that becomes one line, no more than this is looked at.
+#: How much of a text is processed for a one-line summary.
 _CHARACTERS_OF_A_LINE = 2_000
 
 
 def message_lines(message: Record, *, style: Style, full: bool, note: str = "") -> list[str]:
-    """Return the lines that show one message: who and when, then the text, indented.
+    """Return the lines of one message: speaker and time, then the indented text.
 
-    Unless *full*, long texts are cut and say so. A *note* stands behind the time.
+    Unless *full*, long texts are cut and marked as such. A *note* follows the time.
     """
     when = style.dim(date_and_time(message.get("timestamp")))
     heading = f"{painter(message, style)(speaker(message, style))}  {when}"
@@ -38,7 +38,7 @@ def message_lines(message: Record, *, style: Style, full: bool, note: str = "") 
 
 
 def speaker(message: Record, style: Style) -> str:
-    """Return who speaks: a sign for the role, the role, and the name of a tool."""
+    """Return the speaker: a mark for the role, the role, and the tool name if any."""
     role = one_line(str(message.get("role") or "?"))
     name = one_line(message.get("tool_name") or "")
     mark = "*" if style.ascii_only else {"user": "●", "assistant": "◆"}.get(role, "·")
@@ -46,12 +46,12 @@ def speaker(message: Record, style: Style) -> str:
 
 
 def painter(message: Record, style: Style) -> Callable[[str], str]:
-    """Return what colours the speaker."""
+    """Return the function that colours the speaker."""
     return {"user": style.gold, "assistant": style.green}.get(str(message.get("role")), style.dim)
 
 
 def one_line_summary(message: Record, style: Style) -> str:
-    """Return the beginning of what a message says, or which tools it calls, as one line."""
+    """Return the beginning of the text, or the called tools, as one line."""
     text = one_line(text_of(message.get("content"))[:_CHARACTERS_OF_A_LINE])
     if not text and message.get("content"):
         text = _NO_TEXT
@@ -84,7 +84,7 @@ def _indented(line: str, style: Style) -> Iterator[str]:
 
 
 def called_tools(tool_calls: Any, full: bool, style: Style) -> str:
-    """Return how many tools a message calls, and which; unless *full*, the first of them."""
+    """Return the number and names of the called tools; only the first few unless *full*."""
     if not tool_calls:
         return ""
     calls = tool_calls if isinstance(tool_calls, list) else [tool_calls]
