@@ -174,7 +174,7 @@ def test_a_session_in_the_trash(filled: Hermes) -> None:
         (["--user", " ", "--yes"], 1, "Give the id of the user to forget."),
         (["--session", "nothing like it", "--yes"], 1, "nothing like it"),
         (["--resume", "abc"], 1, "There is no receipt 'abc'. See: hermes forget --receipts"),
-        (["--resume", "abc", "--user", "a"], 2, "--resume cannot be combined with other options"),
+        (["--resume", "abc", "--user", "a"], 2, "--resume cannot be combined with --user"),
     ],
 )
 def test_wrong_requests(filled: Hermes, arguments: list[str], code: int, said: str) -> None:

@@ -76,8 +76,8 @@ def forget(
     if resume is not None:
         if named or receipts or dry_run:
             raise click.UsageError(
-                "--resume cannot be combined with --user, --chat, --session, --receipts or --dry-run: "
-                "the receipt already says what to erase."
+                "--resume cannot be combined with --user, --chat, --session, --receipts or "
+                "--dry-run: the receipt already says what to erase."
             )
         _resume(console, resume, rebuild=rebuild)
         return

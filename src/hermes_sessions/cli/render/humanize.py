@@ -11,7 +11,7 @@ _UNITS = ("KB", "MB", "GB", "TB")
 
 
 def counted(number: int, singular: str) -> str:
-    """Return ``1 session``, ``2 sessions``, without digit grouping, so that scripts can parse it."""
+    """Return ``1 session``, ``2 sessions``; no digit grouping, so that scripts can parse it."""
     return f"{number} {singular if number == 1 else singular + 's'}"
 
 

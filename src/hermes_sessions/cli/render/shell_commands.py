@@ -17,7 +17,7 @@ def command_line(name: str, *arguments: str) -> str:
 
 
 def command_on(name: str, *sessions: str, options: Sequence[str] = ()) -> str:
-    """Return a command for *sessions*, like `command_line`; ids and titles may begin with a dash."""
+    """Return a command for *sessions*, like `command_line`; names may begin with a dash."""
     if any(session.startswith("-") for session in sessions):
         return command_line(name, *options, "--", *sessions)
     return command_line(name, *sessions, *options)
