@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -503,3 +503,60 @@ def test_careless_logging_is_seen(call: str, is_careless: bool) -> None:
 def test_imports_inside_functions_are_seen() -> None:
     tree = ast.parse("import a.b\ndef f():\n    from c.d import e\nfrom . import g")
     assert list(imports_of(tree)) == [("a.b", 1), ("c.d", 3)]
+
+
+def attributes_of_classes(trees: Iterable[ast.Module]) -> dict[str, tuple[set[str], set[str]]]:
+    """The names in the body of each class, and the names of its bases, by the class's name."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                names, bases = found.setdefault(node.name, (set(), set()))
+                bases |= {re.split(r"[.\[]", ast.unparse(base))[-1] for base in node.bases}
+                for part in ast.walk(node):
+                    names |= {
+                        getattr(part, field)
+                        for field in ("name", "id", "attr")
+                        if isinstance(getattr(part, field, None), str)
+                    }
+    return found
+
+
+def dangling_references(text: str, classes: dict[str, tuple[set[str], set[str]]]) -> Iterator[str]:
+    """References such as `Class.method` in backticks to what the class does not have."""
+
+    def has(name: str, attribute: str) -> bool:
+        if name not in classes:
+            return name not in {"object", "ABC", "Protocol", "Generic", "NamedTuple"}
+        names, bases = classes[name]
+        return attribute in names or any(has(base, attribute) for base in bases)
+
+    for name, attribute in re.findall(r"`([A-Z]\w*)\.(\w+)[^`\n]*`", text):
+        if name in classes and not has(name, attribute):
+            yield f"{name}.{attribute}"
+
+
+def test_references_to_members_of_classes_resolve() -> None:
+    classes = attributes_of_classes([*MODULES.values(), *TEST_TOOL_MODULES.values()])
+    dangling = {
+        f"{path.relative_to(ROOT)}: {reference}"
+        for source in (SOURCE, TEST_TOOLS)
+        for path in source.rglob("*.py")
+        for reference in dangling_references(path.read_text("utf-8"), classes)
+    }
+    assert sorted(dangling) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "dangling"),
+    [
+        ("See `Base.method`.", []),
+        ("See `Child.method()`.", []),
+        ("See `Child.gone`.", ["Child.gone"]),
+        ("See ``Base.gone``.", ["Base.gone"]),
+        ("See `Unknown.gone`.", []),
+    ],
+)
+def test_dangling_references_are_seen(text: str, dangling: list[str]) -> None:
+    tree = ast.parse("class Base:\n    def method(self): ...\nclass Child(Base): ...")
+    assert list(dangling_references(text, attributes_of_classes([tree]))) == dangling

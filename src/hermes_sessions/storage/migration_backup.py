@@ -14,27 +14,27 @@ from typing import NamedTuple
 
 from hermes_sessions.storage.provider import ReadTransaction
 
-#: Copies one state of a store to a new file, and tells how much is done of how much.
+#: Copies a snapshot of a store to a new file; calls back with the amount done and the total.
 CopyImage = Callable[[Path, Callable[[int, int], None]], None]
 
 _BACKUPS = "hermes_sessions.storage.care.backups.migration_backup"
 
 
 class BackupSource(NamedTuple):
-    """A store as a backup needs it."""
+    """The facts about a store that a backup needs."""
 
     #: The name of its database.
     provider: str
-    #: Where it is; never a secret.
+    #: Its location, without secrets.
     store: str
-    #: The steps that its tables have taken.
+    #: The migrations that were applied to it.
     steps: tuple[str, ...]
     size: int
-    #: Lends a read of one state.
+    #: Opens a consistent read transaction.
     read: Callable[[], AbstractContextManager[ReadTransaction]]
     #: See `Dialect.tables_query`.
     tables_query: str | None
-    #: None where the store is not a file.
+    #: None if the store is not a file.
     copy_image: CopyImage | None = None
 
 
@@ -45,7 +45,7 @@ def back_up_before_migration(
     patience: float,
     still_needed: Callable[[], bool] = lambda: True,
 ) -> AbstractContextManager[None]:
-    """Lend the time to change the tables, after a backup; see `before_migration`."""
+    """Back up a store, then let the block migrate it; see ``care.backups.migration_backup``."""
     lent: AbstractContextManager[None] = import_module(_BACKUPS).back_up_before_migration(
         source, file=file, patience=patience, still_needed=still_needed
     )

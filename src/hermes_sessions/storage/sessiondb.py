@@ -1319,9 +1319,9 @@ class SessionDB:
         *,
         trash_days: float | None = None,
     ) -> MaintenanceReport:
-        """Prune, move what the approved limits of retention come to to the trash, empty the trash
-        of what has been there for *trash_days* (as configured, 30 unless set), and vacuum, at most
-        once per interval.
+        """Prune sessions, move conversations that exceed the approved retention limits to the
+        trash, delete sessions that have been in the trash for *trash_days* (as configured, 30 by
+        default), and vacuum; at most once per interval.
 
         Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``retired`` when limits
         moved something, ``purged`` when something left the trash, ``error`` when something failed.

@@ -123,7 +123,7 @@ _TRIGGERS: Final = {
     "UPDATE search_titles SET stale = 1 WHERE session_id = OLD.id; END IF",
 }
 
-#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+#: The edge kind, derived from documented columns; see model.lineage.documented_edge_kind.
 _EDGE_KIND: Final = """CASE
     WHEN NEW.parent_session_id IS NULL THEN NULL
     WHEN INSTR(NEW.model_config, '"_delegate_from"') > 0 THEN 'subagent'

@@ -239,7 +239,7 @@ class FulltextIndex(ServerIndex[_Query]):
         return found
 
     def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
-        """See `SearchIndex.has_cut`."""
+        """See `SearchIndex.has_truncated_message`."""
         with _translate_damage():
             return bool(_asked(tx, _CUT, where, 1, "last stored", EVERYWHERE))
 

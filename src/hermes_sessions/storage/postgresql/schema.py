@@ -101,7 +101,7 @@ CREATE TRIGGER sessions_search_delete AFTER DELETE ON sessions FOR EACH ROW
     WHEN (OLD.title IS NOT NULL) EXECUTE FUNCTION {schema}.search_note_title_gone();
 """
 
-#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+#: The edge kind, derived from documented columns; see model.lineage.documented_edge_kind.
 _EDGE_KIND: Final = """CASE
         WHEN NEW.parent_session_id IS NULL THEN NULL
         WHEN position('"_delegate_from"' IN COALESCE(NEW.model_config, '')) > 0 THEN 'subagent'

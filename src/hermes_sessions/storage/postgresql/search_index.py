@@ -176,7 +176,7 @@ class TSVectorIndex(ServerIndex[str]):
         return [row[0] for row in rows]
 
     def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
-        """See `SearchIndex.has_cut`."""
+        """See `SearchIndex.has_truncated_message`."""
         with _translate_damage():
             return bool(self._matching(tx, f"'{CUT}'", where, 1, "last stored", EVERYWHERE))
 

@@ -1,4 +1,4 @@
-"""What a server's driver brings, as its provider offers it to the shared steps."""
+"""The interfaces that a provider implements over its driver, for the code all servers share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _inherited: Final[list[Any]] = []
 
 
 def keep_until_exit(connections: Any) -> None:
-    """Never close what a forked process inherited."""
+    """Keep inherited connections of a forked process open until it exits."""
     _inherited.append(connections)
 
 
@@ -65,11 +65,11 @@ Mode = Literal["isolated", "by row locks", "reading"]
 
 
 class ServerOptions(Protocol):
-    """What every provider's options have."""
+    """The options that all server providers have."""
 
     @property
     def max_connections(self) -> int:
-        """How many connections may be open."""
+        """The most connections that may be open."""
 
     @property
     def lock_timeout(self) -> float:
@@ -81,7 +81,7 @@ class ServerOptions(Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing is written."""
+        """Whether the store is opened for reading only."""
 
     @property
     def seconds_left(self) -> Callable[[], float] | None:
@@ -93,33 +93,33 @@ class ConnectionSource(Protocol):
 
     @property
     def limits(self) -> ResponseTimeouts:
-        """How long the server is waited for."""
+        """Limits of the waits for the server."""
 
     @property
     def location(self) -> str:
-        """The server and database, for people; never a secret."""
+        """The server and database, for messages; without secrets."""
 
     def acquire(self, patience: float) -> Any:
-        """Return what can be used, outside any transaction."""
+        """Return a connection outside any transaction; wait up to *patience* seconds."""
 
     def release(self, lent: Any, *, keep: bool = True) -> None:
-        """Take it back; without *keep*, it is closed."""
+        """Return a connection to the pool; without *keep*, close it."""
 
     def beside(self) -> Any:
-        """Return connections for work beside what one of these is busy with: themselves, or others
-        that are to be closed.
+        """Return connections to use while one of these is busy: the same pool, or a new one that
+        the caller closes.
         """
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
 
 
 class ServerTransaction(WriteTransaction, Protocol):
-    """A transaction, and how it ends."""
+    """A transaction on a server that can be committed or rolled back."""
 
     @property
     def lent(self) -> Any:
-        """What it runs on."""
+        """The connection of the transaction."""
 
     def commit(self, mark: str, *, is_noted: bool = False) -> None:
         """Store *mark*, unless that *is_noted* already, and commit, in one round trip.
@@ -129,13 +129,13 @@ class ServerTransaction(WriteTransaction, Protocol):
         """
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
-        """End what is left of it; return whether its connection can be used again. Never raises
-        what the driver raises.
+        """End the transaction if it is open; return whether its connection can be used again.
+        Never raises errors of the driver.
         """
 
 
 class Translation(NamedTuple):
-    """What an error of a driver is called here, and what its reader can do about it."""
+    """The store's error for an error of a driver, and the next step for the user."""
 
     error: type[StoreError]
     says: str
@@ -148,7 +148,7 @@ class Translation(NamedTuple):
 
 
 class DriverErrors(NamedTuple):
-    """What the errors of a driver mean."""
+    """How to interpret the errors of a driver."""
 
     #: The class of all of them.
     base: type[Exception]

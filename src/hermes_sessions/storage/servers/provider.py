@@ -79,7 +79,7 @@ _MARK: Final = ("mark", "message_id", "marked_at")
 
 
 class ServerProvider(SessionDBProvider, Generic[C, S]):
-    """A store on a server; subclasses say what its driver's failures mean, and what is wanted."""
+    """The base of providers for server databases; subclasses supply the driver's parts."""
 
     #: A server that does not answer would keep it busy until all of its waits are over.
     closing_seconds = 5.0
@@ -120,25 +120,26 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _append(
         self, connections: C, lent: S, row: NewRow, mark: str, *, tip_too: bool
     ) -> int | None:
-        """Append a message in a transaction of its own, with its mark; return its id, None when
-        there is no such session or its fence is another. With *tip_too*, what lists show of its
-        thread becomes more recent as well; without, only sessions are seen that `HAS_NO_OTHER_TIP`
-        is true of. May raise what the driver raises.
+        """Append a message and its mark in one transaction; return the message's id, or None if
+        the session does not exist or has another fence.
+
+        With *tip_too*, also update the last activity of the thread's tip. Without it, only
+        sessions that meet `driver.HAS_NO_OTHER_TIP` are found. May raise errors of the driver.
         """
 
     @abstractmethod
     def _is_reset(self, connections: C, lent: S) -> bool:
-        """End what may be left of a transaction; return whether the connection can be used."""
+        """Roll back any open transaction; return whether the connection can be used again."""
 
     @abstractmethod
     def _size(self, tx: ReadTransaction) -> int:
-        """Return how many bytes our tables take."""
+        """Return the size of the store's tables in bytes."""
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────
 
     def _open(self, connections: C, make_current: Callable[[S], int]) -> None:
-        """Go on with *connections*, once *make_current* has brought the tables up to date and
-        returned the level that a writer must know.
+        """Use *connections*, after *make_current* has migrated the tables and returned the level
+        that a writer must know. Closes them on failure.
         """
         try:
             lent = connections.acquire(self._options.lock_timeout)
@@ -157,7 +158,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         self._opened = connections
 
     def _back_up_first(self, connections: C, taken: Collection[str]) -> None:
-        """Back the store up, which has *taken* these steps, before its tables change.
+        """Back up the store, which has the migrations *taken*, before its tables change.
 
         The caller must hold the migration lock, so that only one process does it.
         """
@@ -474,5 +475,5 @@ def _reach_by(connections: ConnectionSource) -> float:
 
 
 def nothing_to_resolve(lost: CommitUnknown) -> Any:
-    """For `run_unit`, where nothing is committed."""
+    """Raise AssertionError; passed to `run_unit` for reads, which have no commit to resolve."""
     raise AssertionError(f"a read has no commit to resolve: {lost}")

@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.25
-#: How often a unit may collide with others before that is its own doing.
+#: Collisions of a unit after which the error counts as its own.
 _COLLISIONS: Final = 3
 
 
-#: In the place of a message's id: the mark was set by whoever lost the connection. It is told from
-#: the unit's own, because the connection may be lost again while it is being set.
+#: Stored instead of a message id by the resolver of a lost commit: the unit can no longer commit.
+#: It differs from the unit's own mark, because the connection may be lost again while resolving.
 NEVER: Final = -1
 
 
@@ -37,9 +37,8 @@ class RetryUnit(Exception):
 
 
 class UnitCollision(RetryUnit):
-    """A unique key was taken, or a row is referred to. That may have happened since the unit looked
-    whether it was so: also a server that isolates units cannot always tell that from an error of
-    the unit.
+    """A unique key is taken, or a row is referenced. A concurrent unit may have caused this after
+    the check: even a server that isolates units cannot always tell it from an error of the unit.
     """
 
 
@@ -53,12 +52,12 @@ class CommitUnknown(Exception):
 
 
 def new_mark() -> str:
-    """Return a key that no other unit has."""
+    """Return a unique mark for a unit."""
     return token_hex(16)
 
 
 def noted(mark: str) -> str:
-    """Return the statement that stores a mark. It is hexadecimal, so that it can stand there."""
+    """Return the statement that stores a mark, which is hexadecimal and needs no escaping."""
     return f"INSERT INTO write_marks (mark, marked_at) VALUES ('{mark}', {time.time()!r})"
 
 

@@ -231,7 +231,8 @@ def add_messages(
     the ordinal that comes next.
 
     Raises:
-        Moved: somebody else appended to the session meanwhile, or holds it; nothing is written.
+        SessionChanged: another writer appended to the session meanwhile, or holds its lease;
+            nothing is written.
     """
     first = standing.message_count
     # Ordinals are kept unless the stored transcript is numbered differently.
@@ -257,7 +258,7 @@ def add_messages(
         if span.start == first or not any_id_taken(tx, ids):
             tx.run_many(_INSERT_EXPLICIT, ((i, *row) for i, row in zip(ids, rows, strict=True)))
             return following
-        # Somebody else's messages took some of them since the first part was written.
+        # Another writer's messages took some of these ids since the first part was written.
         begun.shift = None
     tx.run_many(_INSERT_GENERATED, rows)
     return following

@@ -106,7 +106,7 @@ def _seconds(column: str) -> str:
     )
 
 
-#: The edge kind, derived from documented columns; see model.legacy.documented_edge_kind.
+#: The edge kind, derived from documented columns; see model.lineage.documented_edge_kind.
 _EDGE_KIND: Final = """CASE
             WHEN new.parent_session_id IS NULL THEN NULL
             WHEN instr(new.model_config, '"_delegate_from"') THEN 'subagent'

@@ -240,7 +240,7 @@ class FTS5Index(CompiledIndex[str]):
         return [row[0] for row in rows]
 
     def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
-        """See `SearchIndex.has_cut`."""
+        """See `SearchIndex.has_truncated_message`."""
         with _translate_damage(tx):
             return bool(self._matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
 

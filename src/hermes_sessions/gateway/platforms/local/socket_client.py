@@ -40,7 +40,7 @@ async def converse(
     every line has been answered and every message confirmed.
 
     Raises:
-        Refused: the gateway refuses this client.
+        ConnectionRefused: the gateway refuses this client.
         ConnectionError, FileNotFoundError: the gateway is not running; only without *keep_trying*.
     """
     client = LocalClient(path, TerminalScreen(write, keeps_trying=keep_trying).show, chat=chat)
@@ -235,7 +235,7 @@ class LocalClient:
         """Run until cancelled. Without *keep_trying*, return when the connection ends.
 
         Raises:
-            Refused: the gateway refuses this client.
+            ConnectionRefused: the gateway refuses this client.
             ConnectionError, FileNotFoundError: the gateway is not running; only without
                 *keep_trying*.
         """
