@@ -338,7 +338,7 @@ class Lane(NamedTuple):
     #: Pending, not delivered yet.
     notice: LaneNotice | None = None
     last_prompt_tokens: int = 0
-    #: Consecutive gateway starts that found an unfinished turn here.
+    #: Abandoned turns since the last completed one.
     unfinished_starts: int = 0
     finalized_at: float | None = None
     finalize_attempts: int = 0

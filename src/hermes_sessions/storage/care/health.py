@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class Health(NamedTuple):
-    """A state, and why it is no better; without secrets."""
+    """The state of a store and the reason if it is not healthy, without secrets."""
 
     state: State
     why: str | None = None
@@ -69,9 +69,9 @@ def after(error: StoreError) -> Health:
 
 
 class HealthWatch:
-    """How a store is, as far as those saw it who use it in this process; thread-safe.
+    """The health of a store, as its users in this process reported it; thread-safe.
 
-    Nothing is asked here: whoever writes says whether it worked.
+    It does not query the store: writers report whether a write succeeded.
     """
 
     def __init__(

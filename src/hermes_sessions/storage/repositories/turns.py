@@ -47,7 +47,7 @@ class TurnRecovery:
         return [row[0] for row in rows]
 
     def unfinished_starts(self, namespace: str) -> dict[str, int]:
-        """Return, by key, how often a start found a lane unfinished since its last good turn."""
+        """Return the number of abandoned turns since the last completed one, by lane key."""
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT session_key, unfinished_starts FROM lanes "

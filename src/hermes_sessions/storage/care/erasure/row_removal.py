@@ -130,7 +130,7 @@ def _close_lane(tx: WriteTransaction, store: Store, lane_id: int) -> Counts:
 def _mark_for_deletion(
     tx: WriteTransaction, store: Store, session_ids: Iterable[str], targets: ErasureTargets
 ) -> Counts:
-    """Begin to delete existing sessions, whoever holds them.
+    """Begin to delete existing sessions, even leased ones.
 
     Others may write meanwhile, so the leases are locked before anything is read: a continuation
     created since the discovery is then visible, and no further one can be created.
