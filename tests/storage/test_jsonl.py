@@ -204,11 +204,11 @@ GOOD = b'{"id": "good", "messages": []}\n'
         (b'{"id": "x", "messages": [], "more": true}\n', "The file ends within session 'x'"),
         (
             b'{"id": "x", "messages": [], "more": true}\n{"id": "y", "messages": []}\n',
-            "Line 3: session 'x' must go on here",
+            "Line 3: session 'x' must continue here",
         ),
         (
             b'{"id": "x", "messages": [], "more": true}\n{"continues": "y", "messages": []}\n',
-            "Line 3: session 'x' must go on here",
+            "Line 3: session 'x' must continue here",
         ),
         (
             b'{"id": "x", "messages": [], "more": true}\n{"continues": "x", "messages": 5}\n',

@@ -227,7 +227,7 @@ class TestOtherPackages:
             SessionDB()
 
     def test_something_else(self) -> None:
-        with pytest.raises(InvalidInput, match="no SessionDBProvider"):
+        with pytest.raises(InvalidInput, match="not a SessionDBProvider"):
             SessionDB.from_url("nonsense://x")
 
 

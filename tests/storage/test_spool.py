@@ -98,9 +98,9 @@ def test_a_process_that_does_not_go_on_is_waited_for_only_so_long(
     (kept,) = tmp_path.iterdir()
     with kept.open("rb") as frozen:
         fcntl.flock(frozen, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match="does not go on"):
+        with pytest.raises(TimeoutError, match="does not release it"):
             spool.put_aside({"text": "two"}, ValueError("no"))
-        with pytest.raises(TimeoutError, match="does not go on"):
+        with pytest.raises(TimeoutError, match="does not release it"):
             spool.requeue_set_aside()
     spool.put_aside({"text": "two"}, ValueError("no"))
     assert spool.requeue_set_aside() == 2

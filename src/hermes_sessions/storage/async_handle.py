@@ -34,10 +34,10 @@ DEFAULT_THREADS: Final = 8
 
 
 class AsyncHandle:
-    """A `SessionDB` whose verbs are called in threads; see the module for the rules."""
+    """A `SessionDB` whose methods run in threads; see the module for the rules."""
 
     def __init__(self, db: SessionDB, *, threads: int = DEFAULT_THREADS) -> None:
-        """Use *db*, which is closed with this handle, in at most so many *threads*.
+        """Use *db*, which is closed with this handle, in at most this number of *threads*.
 
         Raises:
             InvalidInput: a number of threads below 1.
@@ -46,7 +46,7 @@ class AsyncHandle:
         if threads < 1:
             raise InvalidInput(f"threads is {threads!r}. Give a number above 0.")
         self._db = db
-        # Where a read keeps other threads out, an unfinished export would: all calls share one.
+        # If a read blocks other threads, an unfinished export would: all calls share one thread.
         self._size = 1 if db.provider.serves_one_thread else threads
         self._process = os.getpid()
         self._executor = self._new_executor()
@@ -70,7 +70,7 @@ class AsyncHandle:
         try:
             return cls(await asyncio.wrap_future(opening), threads=threads)
         except BaseException:
-            # Nobody will have the store: when it is open, it is closed again.
+            # No caller gets the store, so it is closed as soon as it is open.
             _start("open", Future(), partial(_close_result, opening))
             raise
 
@@ -87,7 +87,7 @@ class AsyncHandle:
             try:
                 _start("close", self._closing, self._finish)
             except BaseException:
-                self._closing = None  # Perhaps it has not begun: the next one begins again.
+                self._closing = None  # It may not have started: the next call starts it.
                 raise
         await asyncio.shield(asyncio.wrap_future(self._closing))
 
@@ -108,13 +108,13 @@ class AsyncHandle:
         """Return what *verb* returns; it runs in a thread."""
         call = self._submit(partial(verb, *args, **kwargs))
         try:
-            # Cancelled, it takes the call out of the queue, if that is where it still is.
+            # If cancelled, it removes the call from the queue, unless it has already started.
             return await asyncio.wrap_future(call)
         except asyncio.CancelledError:
             call.add_done_callback(_note_failure)
             raise
         finally:
-            del call  # The traceback of its error would hold it in turn.
+            del call  # The traceback of its error would keep a reference to it.
 
     async def _iterate(
         self, begin: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
@@ -131,9 +131,9 @@ class AsyncHandle:
             raise
         finally:
             self._iterations.discard(iteration)
-            if self._closing is None:  # Otherwise `close` has seen to it.
+            if self._closing is None:  # Otherwise `close` does it.
                 ending = self._submit(iteration.close)
-                if not is_cancelled:  # Then a step may be in flight, and nobody waits for it.
+                if not is_cancelled:  # If cancelled, a step may be in flight: do not wait for it.
                     await asyncio.shield(asyncio.wrap_future(ending))
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
@@ -233,7 +233,7 @@ class _Iteration(Generic[T]):
             return []
 
     def close(self) -> None:
-        """Give back what the iterator holds."""
+        """Release the resources of the iterator."""
         with self._lock:
             self._closed = True
             # Not every iterator is a generator.
@@ -254,7 +254,7 @@ def _run(call: Future[T], work: Callable[[], T]) -> None:
             result = work()
         except BaseException as error:  # noqa: BLE001 - it is raised where the call is awaited
             call.set_exception(error)
-            del call  # The traceback of its error would hold it in turn.
+            del call  # The traceback of its error would keep a reference to it.
         else:
             call.set_result(result)
 

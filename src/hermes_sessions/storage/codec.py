@@ -55,7 +55,7 @@ def decode_text(text: str) -> str:
 
 
 def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
-    """Return parameters with every text encoded, that of enumerations and the like included."""
+    """Return parameters with every text encoded, including members of string enumerations."""
     return tuple([encode_text(value) if isinstance(value, str) else value for value in params])
 
 
@@ -123,7 +123,7 @@ def decode_content(column: Any, content_type: str | None) -> Any:
 
 def to_json(value: Any) -> str:
     """Return JSON with non-ASCII text unescaped, so that it can be searched and stays small."""
-    import json  # Who only lists sessions needs none, and a command that starts fast is a feature.
+    import json  # Loaded late, so that commands that only list sessions start fast.
 
     return json.dumps(value, ensure_ascii=False)
 

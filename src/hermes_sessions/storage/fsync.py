@@ -1,4 +1,4 @@
-"""Making files and names outlive a power failure."""
+"""Make files and their names survive a power failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 def sync_file(path: Path) -> None:
     """Make the content of a file durable.
 
-    Never of a database that this process has open: closing a descriptor of it drops SQLite's locks.
+    Not for a database that this process has open: closing a descriptor of it drops SQLite's locks.
     """
     _sync(path)
 

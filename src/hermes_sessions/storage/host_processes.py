@@ -1,13 +1,14 @@
-"""Processes of this host: which one is meant, whether it runs, and signals for that one alone.
+"""Processes of this host: identify them, check whether they run, and signal them.
 
-Process numbers are reused, and mean something on one host only. So a process is named by its host,
-its number and when the system started it, in the system's own words, which no clock changes: a
-process that has the number and was started at another time is another program. The name of a host
-changes with every boot and differs between containers, so that a process is only ever found dead
-by one that sees the same process numbers.
+Process ids are reused, and are valid on one host only. So a process is identified by its host, its
+id and its start time as the system reports it, which clock changes do not affect: a process with
+the same id and another start time is another program. The name of a host changes with every boot
+and differs between containers, so only a process that sees the same process ids can find another
+one dead.
 
-A process of the ``processes`` table has these facts in its row. Everything else that a process
-holds for a while (leases of chats, compression locks, claims) ends with `this_process_mark`.
+A process of the ``processes`` table has these facts in its row. The holder of everything else that
+a process holds for a while (leases of chats, compression locks, claims) ends with
+`this_process_mark`.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.storage.repositories.processes import Process
 
-#: ``it`` runs; ``gone``: nobody has its number; ``another`` program has it; ``unknown``: somebody
-#: has it, and the system or the row does not tell who.
+#: ``it``: the process runs; ``gone``: no process has its id; ``another``: a different program has
+#: it; ``unknown``: a process has it, and the system or the row does not tell which one.
 ProcessMatch = Literal["it", "gone", "another", "unknown"]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _PROCESSES: Final = Path("/proc")
-#: Where the system has no files of its processes, as on macOS.
+#: For systems without ``/proc``, such as macOS.
 _PS: Final = "/bin/ps"
 _PS_SECONDS: Final = 10.0
 _STARTED: Final = ".started-"
-#: Begins the mark of `this_process_mark`; the host, the number and the start follow.
+#: Begins the mark of `this_process_mark`; the host, the process id and the start time follow.
 _MARK: Final = "os-process:"
-#: Where the state and the start of a process are after its name, which may hold anything.
+#: The fields with the state and the start time, counted after the name, which may contain blanks.
 _STATE, _START = 0, 19
 
 
 class _Seen(NamedTuple):
-    """What the system says about a process."""
+    """What the system reports about a process."""
 
-    #: It ended, and its number is kept until its parent has asked how.
+    #: It ended, and its id stays in use until its parent has collected the exit status.
     is_over: bool
     started: str
 
 
 def host_name() -> str:
-    """Return a name for this host that no other has, also where containers share its own: process
-    numbers mean the same wherever it is the same.
+    """Return a unique name for this host, also where containers share its node name. Processes with
+    the same host name see the same process ids.
     """
     parts = [_node_name(), _read(_BOOT_ID) or _hardware_address(), _pid_namespace()]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -62,15 +63,15 @@ def this_process_mark() -> str:
 
 
 def is_mark(text: str | None) -> bool:
-    """Tell whether a text is a mark of `this_process_mark`, and nothing else."""
+    """Return whether *text* starts with a mark of `this_process_mark`, with nothing before it."""
     return text is not None and text.startswith(_MARK)
 
 
 def has_ended(mark: str | None) -> bool:
-    """Tell whether a text ends with the mark of a process that is certainly gone: one of this host
-    whose number is free, or belongs to a program that was started at another time.
+    """Return whether *mark* ends with the mark of a process of this host that has certainly ended:
+    its id is free, or belongs to a program with another start time.
 
-    False where that cannot be told: for a process of another host, and without a mark.
+    False if that is unknown: for a process of another host, and without a mark.
     """
     host, pid, started = _marked(mark)
     if host != host_name():
@@ -79,35 +80,33 @@ def has_ended(mark: str | None) -> bool:
 
 
 def without_mark(text: str) -> str:
-    """Return what stands before the mark of a process, for people."""
+    """Return the text before the mark of a process, for display."""
     return text.partition(_MARK)[0].rstrip()
 
 
 def new_process_id(pid: int) -> str:
-    """Return a new id for a process of this host, by which it is recognised."""
+    """Return a new row id for a process of this host, which includes its start time."""
     seen = _look_at(pid)
     token = os.urandom(8).hex()
     return token if seen is None else f"{token}{_STARTED}{seen.started}"
 
 
 def identify_process(process: Process) -> ProcessMatch:
-    """Tell who has the number of a process that registered on this host."""
+    """Return which process has the id of one that registered on this host."""
     return _found(process.pid, process.id.partition(_STARTED)[2])
 
 
 def is_running(process: Process) -> bool:
-    """Tell whether a process that registered on this host runs; where that cannot be told, it
-    does.
-    """
+    """Return whether a process that registered on this host runs; True if that is unknown."""
     return identify_process(process) in {"it", "unknown"}
 
 
 def send_signal(process: Process, number: signal.Signals) -> ProcessMatch:
-    """Signal a process that registered on this host, if it certainly is the one; return who was
-    found. Nobody else is ever signalled.
+    """Signal a process that registered on this host, only if it is certainly the same process;
+    return which process was found.
 
     Raises:
-        PermissionError: it is, and belongs to somebody else.
+        PermissionError: the process belongs to another user.
     """
     handle = _take_hold_of(process.pid)
     try:
@@ -126,7 +125,7 @@ def send_signal(process: Process, number: signal.Signals) -> ProcessMatch:
             os.close(handle)
 
 
-# Once per process: a fork is another one.
+# Cached per process id: a forked child has another one.
 @lru_cache(maxsize=1)
 def _mark_of(pid: int) -> str:
     seen = _look_at(pid)
@@ -134,7 +133,7 @@ def _mark_of(pid: int) -> str:
 
 
 def _marked(text: str | None) -> tuple[str | None, int | None, str]:
-    """Return the host, the number and the start in a mark; no host where there is no mark."""
+    """Return the host, process id and start time in a mark; the host is None without a mark."""
     _, mark, facts = (text or "").rpartition(_MARK)
     parts = facts.split(":", 2)
     if not mark or len(parts) != 3 or not (parts[1].isascii() and parts[1].isdecimal()):
@@ -158,8 +157,8 @@ def _found(pid: int | None, started: str) -> ProcessMatch:
 
 
 def _take_hold_of(pid: int | None) -> int | None:
-    """Return a descriptor that means whoever has the number now, also when it ends meanwhile;
-    None where there is no such thing.
+    """Return a descriptor of the process that has the id now, which stays bound to it after it
+    ends; None where the system has no such descriptors, or no such process.
     """
     if sys.platform == "linux" and pid is not None:
         try:
@@ -170,7 +169,7 @@ def _take_hold_of(pid: int | None) -> int | None:
 
 
 def _look_at(pid: int) -> _Seen | None:
-    """Return what the system says; None: nothing, whether or not somebody has the number."""
+    """Return what the system reports; None if it reports nothing, even if the process exists."""
     if (_PROCESSES / "self/stat").exists():
         return _from_stat(pid)
     return _from_ps(pid)
@@ -182,17 +181,17 @@ def _from_stat(pid: int) -> _Seen | None:
     except OSError:
         return None
     after_name = text.rpartition(")")[2].split()
-    # In ticks since the system started; which start that was is in the name of the host.
+    # In ticks since the system booted; the name of the host identifies the boot.
     return _Seen(after_name[_STATE] in {"Z", "X"}, after_name[_START])
 
 
 def _from_ps(pid: int) -> _Seen | None:
-    import subprocess  # Every command imports this module, and few systems need a program.
+    import subprocess  # Every command imports this module, and few systems need ps.
 
     try:
         told = subprocess.run(
             [_PS, "-o", "stat=", "-o", "lstart=", "-p", str(pid)],
-            # The same words for everybody who asks.
+            # The same output in every locale and time zone.
             env={"LC_ALL": "C", "TZ": "UTC"},
             capture_output=True,
             text=True,

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
-#: Called with what is done and what there is to do, in one unit.
+#: Called with the work done and the total work, in the same unit.
 Progress = Callable[[int, int], None]
 
 #: A longer line is refused unread.
 MAX_LINE_BYTES: Final = 256 * 1024 * 1024
-#: A session whose line has grown beyond this goes on in another line.
+#: A session whose line has grown beyond this continues on another line.
 _SPLIT_BYTES: Final = 32 * 1024 * 1024
 _ESCAPED: Final = "u+fdd0"
 _READS_AS_ONE: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -116,7 +116,7 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
 def read_jsonl(file: BinaryIO, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """Yield the records of a file, one at a time, continuations joined.
 
-    Only the form is checked here; what the records say is checked by the import.
+    Only the format is checked here; the import checks the content of the records.
 
     Raises:
         ImportRefused: a line cannot be read; the message gives its number and what is wrong.
@@ -135,7 +135,7 @@ def _numbered_records(file: BinaryIO, max_line_bytes: int) -> Iterator[tuple[int
         continues = value.pop("continues", None)
         if more and record is not None:
             if continues is None or continues != record.get("id"):
-                raise _refused(number, f"session {record.get('id')!r:.100} must go on here")
+                raise _refused(number, f"session {record.get('id')!r:.100} must continue here")
             record["messages"] += _messages(number, value)
         elif continues is not None:
             raise _refused(number, f"nothing before it belongs to session {continues!r:.100}")
@@ -237,7 +237,7 @@ def _refused(number: int, problem: str) -> ImportRefused:
 
 
 class JsonlFile:
-    """The records of a file, read anew each time they are iterated."""
+    """The records of a file, read again for each iteration."""
 
     def __init__(self, path: str | Path, on_progress: Progress | None = None) -> None:
         self._path = Path(path)

@@ -1,8 +1,9 @@
-"""Which database a handle gets: from a path, a URL, or the configuration.
+"""Open the database that a path, a URL or the configuration names.
 
-The only place that names concrete providers. Others are found by the entry point
-``hermes_sessions.providers``: the name in the configuration, and the scheme of URLs, lead to a
-subclass of `SessionDBProvider`.
+The only place that names concrete providers, with two exceptions: `config.settings` declares their
+names and options, and `hermes_state` is the drop-in for SQLite. Other providers are found by the
+entry point ``hermes_sessions.providers``: its name, which is also the name in the configuration and
+the scheme of URLs, leads to a subclass of `SessionDBProvider`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SCHEMES: Final = {"postgres": "postgresql", "mariadb": "mysql"}
 
 
 class OpenedProvider(NamedTuple):
-    """A provider, and what the configuration says beside it; None where only a path was given."""
+    """A provider, and other values of the configuration; None if only a path was given."""
 
     provider: SessionDBProvider
     max_message_bytes: int | None = None
@@ -42,7 +43,7 @@ class OpenedProvider(NamedTuple):
 def open_provider(
     db_path: str | Path | None, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
 ) -> OpenedProvider:
-    """Open the SQLite file at *db_path*, or the configured store without one."""
+    """Open the SQLite file at *db_path*; if it is None, the configured store."""
     if db_path is not None:
         from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
@@ -64,7 +65,7 @@ def open_provider(
 
 
 def _retention(settings: Settings) -> RetentionPolicies:
-    # Hardly any command asks for it, and `hermes sessions list` must not pay for it.
+    # Few commands need it, and `hermes sessions list` must not load it.
     from hermes_sessions.config.retention_policies import retention_policies
 
     return retention_policies(settings)
@@ -74,7 +75,7 @@ def open_url(url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS) -> Sess
     """Open the store that *url* names.
 
     Raises:
-        InvalidInput: no provider knows the URL, or it cannot be read.
+        InvalidInput: no provider has this scheme, or the URL is not valid.
         StoreError: the store cannot be opened.
     """
     scheme, colon, _ = url.partition("://")
@@ -90,7 +91,8 @@ def find_provider(name: str) -> type[SessionDBProvider]:
     """Return the provider of this name.
 
     Raises:
-        InvalidInput: there is none, or its driver is not installed; the message says what to do.
+        InvalidInput: it does not exist, or its driver is not installed; the message says what to
+            do.
     """
     if name in _OURS:
         folder, class_name, driver = _OURS[name]
@@ -109,7 +111,7 @@ def find_provider(name: str) -> type[SessionDBProvider]:
 
 
 def file_care() -> FileCare:
-    """Return the tools for stores that are one file, whatever database is configured."""
+    """Return the tools for stores in a single file, independent of the configured database."""
     from hermes_sessions.storage.sqlite.file_care import SQLiteFileCare
 
     return SQLiteFileCare()
@@ -126,5 +128,5 @@ def _find_elsewhere(name: str) -> type[SessionDBProvider]:
         raise InvalidInput(f"There is no database provider {name!r}. Known are: {known}.")
     found = others[name].load()
     if not (isinstance(found, type) and issubclass(found, SessionDBProvider)):
-        raise InvalidInput(f"The entry point {name!r} is no SessionDBProvider: {found!r}.")
+        raise InvalidInput(f"The entry point {name!r} is not a SessionDBProvider: {found!r}.")
     return found

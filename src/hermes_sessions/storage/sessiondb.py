@@ -142,8 +142,8 @@ class SessionDB:
                 Without it, and without *provider*, the configured store is opened.
             provider: a database that is already configured.
             read_only: refuse writes.
-            durability: ``full`` (default): what was acknowledged survives power loss;
-                ``normal``: it survives the death of the process.
+            durability: ``full`` (default): acknowledged writes survive power loss;
+                ``normal``: they survive the death of the process.
             lock_timeout: seconds to wait for other writers (default 16).
             max_message_bytes: limit of one message (default 8 MiB).
             clock: seconds since the epoch.
@@ -246,7 +246,7 @@ class SessionDB:
         """Release this handle. A second call does nothing; any other verb then raises
         `StoreClosed`.
         """
-        # What is left to be indexed is left to others while they write: they would wait for it.
+        # Other processes that are writing would wait for this index work, so they do the rest.
         has_work = self._background_indexer.stop(self._provider.closing_seconds)
         if has_work and not self._provider.others_are_writing():
             self._search.finish()
@@ -672,8 +672,8 @@ class SessionDB:
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
     ) -> list[ConversationMessage]:
-        """Return the transcript in the form model providers take; with *include_ancestors*
-        preceded by what the sessions it continues hold.
+        """Return the transcript in the format of model providers; with *include_ancestors*, after
+        the transcripts of the sessions that it continues.
         """
         return self._transcript_replay.load(session_id, include_ancestors=include_ancestors)
 
@@ -766,7 +766,7 @@ class SessionDB:
         Branches and subagents have leases of their own.
 
         Raises:
-            ConversationHeld: somebody else has it; the error says who.
+            ConversationHeld: another holder has the lease; the error names it.
             UnknownSession: there is no such session.
         """
         return self._leases.take(session_id, holder, ttl)
@@ -784,7 +784,7 @@ class SessionDB:
         self._leases.release(lease)
 
     def lease_of(self, session_id: str) -> HeldBy | None:
-        """Return who holds the conversation of a session, or None."""
+        """Return the holder of the lease on a session's conversation, or None."""
         return self._leases.of(session_id)
 
     # ── handoff ───────────────────────────────────────────────────────────────────────────────
@@ -834,9 +834,9 @@ class SessionDB:
         has_topics_enabled: bool | None = None,
         allows_users_to_create_topics: bool | None = None,
     ) -> None:
-        """Let every topic of a private chat be a session of its own.
+        """Make every topic of a private chat a separate session.
 
-        What is not stated keeps its value, and so does the time when it was first enabled.
+        Omitted values stay unchanged, and so does the time when topics were first enabled.
 
         Raises:
             InvalidInput: an id is missing or too long.
@@ -933,7 +933,7 @@ class SessionDB:
         absolute: bool = False,
     ) -> None:
         """Add to the session's counters, or set them with *absolute*; a missing session is
-        created with source ``unknown``. What is added is also kept per model and route.
+        created with source ``unknown``. Added amounts are also kept per model and route.
         """
         self._usage.update(
             session_id,
@@ -1009,9 +1009,8 @@ class SessionDB:
         return self._trash.set_archived(session_id, archived=archived)
 
     def set_session_pinned(self, session_id: str, pinned: bool = True) -> bool:
-        """Keep the whole compression chain of a session from being pruned, and with it its
-        conversation, or take that back; return whether the session exists. What is deleted by
-        name goes all the same.
+        """Protect the whole compression chain of a session, and so its conversation, from pruning,
+        or undo that; return whether the session exists. Explicit deletes still work.
         """
         return self._trash.set_pinned(session_id, pinned=pinned)
 
@@ -1111,10 +1110,10 @@ class SessionDB:
         return self._holds.list()
 
     def plan_retention(self, policies: RetentionPolicies | None = None) -> RetentionPlan:
-        """Return what limits (those configured, unless given) come to now. Nothing is changed.
+        """Return what *policies* (default: the configured ones) would remove now; change nothing.
 
-        A conversation goes as a whole. What is pinned, on hold, in use or open stays; a session
-        that was never ended is open until it has not been active for ``close_after_days``.
+        A conversation is removed as a whole. Sessions that are pinned, on hold, in use or open
+        stay; one that was never ended is open until it was inactive for ``close_after_days``.
         """
         return self._retention_care.plan(policies)
 
@@ -1122,7 +1121,7 @@ class SessionDB:
         """Record that the user has seen a plan and approves the policies behind it.
 
         Raises:
-            InvalidInput: they limit nothing.
+            InvalidInput: the policies limit nothing.
         """
         return self._retention_care.approve(plan)
 
@@ -1132,8 +1131,8 @@ class SessionDB:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> RetentionResult:
-        """End what was never ended, and move what goes to the trash, in short steps. Who comes
-        back to a conversation, pins or holds it meanwhile, keeps it.
+        """End inactive sessions and move expired conversations to the trash, in short steps. A
+        conversation that is used, pinned or put on hold meanwhile stays.
 
         Raises:
             RetentionNotApproved: exactly these policies were not approved; nothing was changed.
@@ -1296,7 +1295,7 @@ class SessionDB:
         return self._compression_locks.release(session_id, holder)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
-        """Return who may compact the session now, or None."""
+        """Return the holder that may compact the session now, or None."""
         return self._compression_locks.holder(session_id)
 
     def vacuum(self) -> None:
@@ -1323,8 +1322,8 @@ class SessionDB:
         trash, delete sessions that have been in the trash for *trash_days* (as configured, 30 by
         default), and vacuum; at most once per interval.
 
-        Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``retired`` when limits
-        moved something, ``purged`` when something left the trash, ``error`` when something failed.
+        Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``retired`` if limits moved
+        sessions, ``purged`` if sessions left the trash, ``error`` if a step failed.
         """
         return self._deletion.maintain(
             retention_days, min_interval_hours, vacuum, sessions_dir, trash_days

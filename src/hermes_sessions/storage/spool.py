@@ -1,12 +1,12 @@
-"""What could not be stored, in a local file, in order, until the database takes it.
+"""A local file of entries that the database could not store, kept in order until it can.
 
-Whatever was promised to be kept is on disk here before anybody is told so. When the database is
-back, the file is replayed from its beginning. Each entry carries a mark by which the database
-recognises what it has already, so that it counts once although the file remembers its progress only
-after the database does.
+An entry is on disk before its sender is told that it was kept. When the database is available
+again, the file is replayed from its beginning. Each entry carries a mark by which the database
+recognises an entry that it already has. So each one is stored once, although the file records its
+progress only after the database has committed.
 
-Each process has a file of its own, locked as long as the process lives. The next one on this
-machine takes over what a dead one left.
+Each process has its own file, locked as long as the process lives. The next process on this machine
+takes over the files of dead ones.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _ASIDE: Final = (UNREADABLE, REFUSED)
 
 
 class EntryFormat(NamedTuple, Generic[T]):
-    """How an entry becomes JSON, and comes back."""
+    """How an entry is converted to JSON and back."""
 
     write: Callable[[T], Mapping[str, Any]]
-    #: Raises ValueError, TypeError or KeyError for what is no entry.
+    #: Raises ValueError, TypeError or KeyError for values that are not a valid entry.
     read: Callable[[Any], T]
 
 
@@ -59,11 +59,11 @@ class Spool(Generic[T]):
         self._waiting = 0
 
     def adopt(self) -> int:
-        """Take over files that dead processes left, those that ended first before the others;
-        return how many entries wait.
+        """Take over the files of dead processes, the least recently written first; return how many
+        entries wait.
 
         Raises:
-            OSError: a file could not be taken over, and stays as it is; the others were.
+            OSError: a file could not be taken over and is unchanged; the others were taken over.
         """
         failure: OSError | None = None
         with self._lock:
@@ -90,34 +90,34 @@ class Spool(Generic[T]):
             left.close(remove=is_taken)
 
     def put_aside(self, entry: T, why: Exception) -> None:
-        """Keep an entry that the database refuses where it is in nobody's way.
+        """Keep an entry that the database refuses in a separate file, so that it blocks no other.
 
         Raises:
-            OSError: it is not kept there.
+            OSError: the entry could not be written.
         """
         make_private(self._directory)
         aside = self._directory / f"{os.getpid()}{REFUSED}"
         values = {**self._form.write(entry), "refused": str(why)}
         append_to(aside, json.dumps(values).encode() + b"\n")
-        # The words of an error that is not ours may hold what somebody wrote.
+        # The text of an error that is not ours may contain a user's message.
         shown = why if isinstance(why, HermesSessionsError) else where(why)
         logger.warning("an entry is refused, it was kept in %s: %s", aside, shown)
 
     def kept(self) -> list[T]:
-        """Return what was put aside in the directory, by whomever, as far as it can be read.
+        """Return the readable entries that any process put aside in the directory.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: a file cannot be read.
         """
         lines = [line for path in self._aside() for line in _lines(path)]
         return [found for line in lines if (found := self._read_aside(line)) is not None]
 
     def requeue_set_aside(self) -> int:
-        """Have what was put aside wait again, for the next process that looks; return how many
-        entries. What cannot be read stays.
+        """Queue the entries that were put aside again, for the next process that calls `adopt`;
+        return how many. Unreadable entries stay put aside.
 
         Raises:
-            OSError: some of it cannot be changed, and stays as it is.
+            OSError: a file cannot be changed, and stays as it is.
         """
         number = 0
 
@@ -126,7 +126,7 @@ class Spool(Generic[T]):
             found = [(line, self._read_aside(line)) for line in lines]
             readable = [entry for _, entry in found if entry is not None]
             if readable:
-                # On disk before it leaves the other file. Twice does no harm: it is stored once.
+                # On disk before it leaves the other file. A duplicate is stored only once.
                 file = SpoolFile.create(self._directory)
                 file.close_with(
                     [json.dumps(self._form.write(entry)).encode() + b"\n" for entry in readable]
@@ -151,7 +151,7 @@ class Spool(Generic[T]):
 
     @property
     def directory(self) -> Path:
-        """Where the files are; it need not exist."""
+        """The directory of the files; it need not exist."""
         return self._directory
 
     @property
@@ -160,10 +160,10 @@ class Spool(Generic[T]):
         return self._waiting
 
     def append(self, entry: T) -> None:
-        """Write an entry to disk; it is there when this returns.
+        """Write an entry to disk; it is durable when this returns.
 
         Raises:
-            OSError: it is not, and nobody may be told that it was kept.
+            OSError: the entry was not kept, and the caller must not report that it was.
         """
         with self._lock:
             self._append(entry)
@@ -180,10 +180,10 @@ class Spool(Generic[T]):
         self._waiting += 1
 
     def replay(self, store: Callable[[T], None]) -> int:
-        """Give every waiting entry to *store*, in order, and forget it; return how many.
+        """Pass every waiting entry to *store*, in order, and remove it; return how many.
 
-        New entries wait meanwhile. What *store* raises ends the replay; the entry it was about and
-        those after it stay.
+        `append` blocks meanwhile. An exception from *store* ends the replay; its entry and those
+        after it stay.
         """
         with self._lock:
             if self._own is None:
@@ -200,14 +200,14 @@ class Spool(Generic[T]):
             return done
 
     def close(self) -> None:
-        """Let go of the file; what waits in it is replayed at the next start."""
+        """Release the file; entries that wait in it are replayed at the next start."""
         with self._lock:
             if self._own is not None:
                 self._own.close(remove=self._waiting == 0)
                 self._own = None
 
     def _unread(self, file: SpoolFile) -> Iterator[tuple[int, T]]:
-        """Yield what was not replayed, with the numbers of the lines."""
+        """Yield the entries that were not replayed, with their line numbers."""
         for number, line in file.unread():
             try:
                 entry = self._form.read(json.loads(line))
@@ -218,18 +218,18 @@ class Spool(Generic[T]):
 
 
 class SpoolStatus(NamedTuple):
-    """What lies in the spools of a place."""
+    """The number and age of the entries in the spools below a directory."""
 
     entries: int
-    #: Entries that were put aside: they cannot be read, or the database refuses them.
+    #: Entries that were put aside because they cannot be read or the database refuses them.
     put_aside: int
-    #: When the oldest file was begun; None when there is none.
+    #: The earliest modification time of a file with waiting entries; None without any.
     since: float | None
 
     def describe_set_aside(
         self, place: Path, next_step: str = "Look at them, and remove the files."
     ) -> str:
-        """Return what people are told who find them in *place*."""
+        """Return the text that tells an operator about the entries put aside in *place*."""
         return (
             f"{self.put_aside} in {place} cannot be read or stored, and were put aside "
             f"(*{UNREADABLE}, *{REFUSED}). {next_step}"
@@ -237,10 +237,10 @@ class SpoolStatus(NamedTuple):
 
 
 def spool_status(directory: Path) -> SpoolStatus:
-    """Return what waits in *directory* and below, by whomever; nothing is locked or changed.
+    """Return the status of all spools in *directory* and below, without locking or changing them.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: a file or directory cannot be read.
     """
     entries = put_aside = 0
     begun: list[float] = []
@@ -259,27 +259,27 @@ def spool_status(directory: Path) -> SpoolStatus:
 
 
 class RemovedEntries(NamedTuple):
-    """What became of entries that were not to be stored any more."""
+    """The result of `remove_entries`."""
 
     removed: int
-    #: Those in files of processes that live, which only they may change.
+    #: Matching entries in files of running processes, which only these may change.
     in_use: int
 
 
 def count_entries(directory: Path, is_meant: Callable[[bytes], bool]) -> int:
-    """Return how many lines in *directory* and below are meant, whoever has them; nothing is
-    locked or changed.
+    """Return how many lines in *directory* and below match, those of running processes included,
+    without locking or changing anything.
     """
     files = [path for path in _files_below(directory) if path.suffix in (SUFFIX, *_ASIDE)]
     return sum(is_meant(line) for path in files for line in _lines(path))
 
 
 def remove_entries(directory: Path, is_meant: Callable[[bytes], bool]) -> RemovedEntries:
-    """Take lines out of what dead processes left in *directory* and below; the others wait as
-    before. Who dies meanwhile may leave an entry twice, and it is stored once.
+    """Remove matching lines from the files of dead processes in *directory* and below; other lines
+    still wait. If this process dies meanwhile, an entry may be there twice, and is stored once.
 
     Raises:
-        OSError: it cannot be changed; what was taken out is.
+        OSError: a file cannot be changed; lines that were already removed stay removed.
     """
     removed = in_use = 0
     files = _files_below(directory)
@@ -309,10 +309,10 @@ def remove_entries(directory: Path, is_meant: Callable[[bytes], bool]) -> Remove
 
 
 def _files_below(directory: Path) -> list[Path]:
-    """Return the files below, sorted; none where there is no directory.
+    """Return the files below *directory*, sorted; an empty list if it does not exist.
 
     Raises:
-        OSError: a directory cannot be read, and what waits there is not known.
+        OSError: a directory cannot be read, so its entries are unknown.
     """
 
     def fail(error: OSError) -> None:
@@ -324,7 +324,7 @@ def _files_below(directory: Path) -> list[Path]:
 
 
 def _oldest_first(directory: Path) -> list[Path]:
-    """Return the spools in a directory by when something was last written to them."""
+    """Return the spools in a directory, the least recently written first."""
     found: list[tuple[int, Path]] = []
     for path in directory.glob(f"*{SUFFIX}"):
         with suppress(FileNotFoundError):  # It was replayed meanwhile.

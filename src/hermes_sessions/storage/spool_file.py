@@ -1,6 +1,6 @@
-"""One file of a spool: entries, a line each, and a number beside it, how many were replayed.
+"""One file of a spool: one entry per line, and a second file with the number of replayed lines.
 
-Whoever has it locked may change it. A file that is not locked was left by a process that died.
+Only the process that holds its lock may change it. A file without a lock belongs to a dead process.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ logger = Logger(__name__)
 
 SUFFIX: Final = ".spool"
 DONE: Final = ".done"
-#: A file that is not locked yet; nobody takes it for one that a dead process left.
+#: A file that is not locked yet; other processes ignore it instead of taking it over.
 COMING: Final = ".coming"
 UNREADABLE: Final = ".unreadable"
 REFUSED: Final = ".refused"
-#: Seconds to wait for a process that has a file locked, and between two looks; it takes a moment.
+#: Seconds to wait for a process that has a file locked, and between two attempts.
 _PATIENCE: Final = 30.0
 _NAP: Final = 0.01
 
 
 class SpoolFile:
-    """One file of entries, a line each, and a number beside it: how many were replayed."""
+    """One entry per line, and a second file with the number of replayed lines."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -41,18 +41,18 @@ class SpoolFile:
 
     @classmethod
     def create(cls, directory: Path) -> SpoolFile:
-        """Make a file, locked; the directory is made if there is none.
+        """Create a locked file, and its directory if it is missing.
 
         Raises:
-            OSError: that cannot be done.
+            OSError: the file cannot be created.
         """
         make_private(directory)
         path = directory / f"{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
         coming = path.with_suffix(COMING)
         descriptor = os.open(coming, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            # Locked before it has its name: else another process could take it for one that was
-            # left, and remove it while this one writes to it.
+            # Locked before it gets its name. Otherwise another process could take it over as the
+            # file of a dead process, and remove it while this one writes to it.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             coming.rename(path)
             _sync_directory(directory)
@@ -63,7 +63,7 @@ class SpoolFile:
 
     @classmethod
     def take_over(cls, path: Path) -> SpoolFile | None:
-        """Return the file, locked; None while its process lives, or when it is gone."""
+        """Lock the file and return it; None while its process lives, or if it does not exist."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -74,26 +74,28 @@ class SpoolFile:
             os.close(descriptor)
             return None
         if not _is_at(path, descriptor):
-            # Whoever had it finished between the two; what it held is stored.
+            # Its owner finished between open and lock; its entries are stored.
             os.close(descriptor)
             return None
         return cls(path, descriptor)
 
     @property
     def is_there(self) -> bool:
-        """Whether it still has its name; who removes it from outside takes that alone."""
+        """Whether `path` still leads to this file. If another program removed the name, the entries
+        can still be read here.
+        """
         return _is_at(self.path, self._descriptor)
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Add an entry; it is on disk when this returns.
 
         Raises:
-            OSError: it is not.
+            OSError: the entry was not written.
         """
         self.append_line(json.dumps(values).encode() + b"\n")
 
     def append_line(self, line: bytes) -> None:
-        """Add a line as it is; see `append`."""
+        """Add a line without encoding it; see `append`."""
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
             # A write may be cut short where the disk is full.
@@ -107,22 +109,22 @@ class SpoolFile:
 
     def unread(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that were not replayed, with their numbers."""
-        # By the descriptor: whoever removed the name did not mean what waits.
+        # By the descriptor: the entries must survive if another program removed the name.
         with os.fdopen(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
             for number, line in enumerate(file, 1):
-                # Without its end, the process died while it wrote it: nobody was told it is kept.
+                # A line without its end was never acknowledged: the process died while writing.
                 if number > self._done and line.endswith(b"\n"):
                     yield number, line
 
     def put_aside(self, line: bytes, why: Exception) -> None:
-        """Keep a line that cannot be read where it is in nobody's way."""
+        """Keep an unreadable line in a separate file, so that it blocks no other."""
         aside = self.path.with_suffix(UNREADABLE)
         append_to(aside, line)
         logger.warning("a spooled entry cannot be read, it was kept in %s: %s", aside, why)
 
     def close_with(self, lines: list[bytes]) -> None:
-        """Write lines as they are, and let go of the file."""
+        """Write lines without encoding them, then release the file."""
         try:
             for line in lines:
                 self.append_line(line)
@@ -130,18 +132,18 @@ class SpoolFile:
             self.close(remove=False)
 
     def mark_read(self, number: int) -> None:
-        """Note that the entries up to this one were replayed."""
-        # Not synced, and no matter if it fails: what is replayed once more is recognised.
+        """Record that the entries up to this one were replayed."""
+        # Not synced, and a failure is harmless: the database recognises a second replay.
         self._done = number
         with suppress(OSError):
             _write_private(self.path.with_suffix(DONE), str(number).encode(), os.O_TRUNC)
 
     def remove(self) -> None:
-        """Let go of the file, which is not needed any more."""
+        """Release the file and delete it."""
         self.close(remove=True)
 
     def close(self, *, remove: bool) -> None:
-        """Let go of the file."""
+        """Release the file; with *remove*, delete it as well."""
         if remove:
             self.path.unlink(missing_ok=True)
             self.path.with_suffix(DONE).unlink(missing_ok=True)
@@ -152,7 +154,8 @@ def append_to(path: Path, line: bytes) -> None:
     """Add a line to a file that only its owner can read; it is on disk when this returns.
 
     Raises:
-        OSError: it is not; a process that has the file locked does not go on, for one.
+        OSError: the line was not written, for example because another process keeps the file
+            locked.
     """
     until = time.monotonic() + _PATIENCE
     while True:
@@ -169,11 +172,11 @@ def append_to(path: Path, line: bytes) -> None:
 
 
 def take_lines(path: Path, use: Callable[[list[bytes]], list[bytes]]) -> None:
-    """Give the lines of such a file to *use*, and keep in it what that returns; nothing is added
-    meanwhile. Without a file, nothing is done.
+    """Pass the lines of a file written by `append_to` to *use*, and keep only the lines that it
+    returns; `append_to` waits meanwhile. No-op if the file does not exist.
 
     Raises:
-        OSError: it cannot be read, locked or changed.
+        OSError: the file cannot be read, locked or changed.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -202,7 +205,9 @@ def _lock(path: Path, descriptor: int, until: float) -> None:
         else:
             return
     raise TimeoutError(
-        errno.ETIMEDOUT, "another process has it locked and does not go on: end that", str(path)
+        errno.ETIMEDOUT,
+        "another process has locked the file and does not release it: end that process",
+        str(path),
     )
 
 
@@ -216,7 +221,7 @@ def _write_private(path: Path, data: bytes, how: int, *, sync: bool = False) -> 
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, for their owner alone."""
+    """Create a directory and its missing parents, accessible to their owner only."""
     for missing in reversed([each for each in directory.parents if not each.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -230,7 +235,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def number_in(path: Path) -> int:
-    """Return the number that a file holds; 0 without one."""
+    """Return the number in a file; 0 if the file is missing or has no number."""
     try:
         return int(path.read_text())
     except (FileNotFoundError, ValueError):
