@@ -195,7 +195,7 @@ class TestTheWriter:
         with SessionDB.from_url(store.url("hermes_writer")) as db:
             db.append_message("s", "user", "written without an index")
             assert len(db.search_messages("written")) == 1
-            with pytest.raises(StoreReadOnly, match=r"may not make it anew.*hermes sessions opt"):
+            with pytest.raises(StoreReadOnly, match=r"may not rebuild it.*hermes sessions opt"):
                 db.optimize_search(rebuild=True)
         with SessionDB.from_url(store.url("hermes_owner")) as db:
             assert len(db.search_messages("written")) == 1

@@ -1,4 +1,4 @@
-"""Options from a URL or from the configuration."""
+"""Read connection options from a URL or from the configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_sessions.storage.servers.driver import MOST_SECONDS
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import MySQLSettings
 
-#: What a URL's query may name.
+#: Parameters that a URL may contain.
 _KINDS: Final[dict[str, type[Any]]] = {
     "lock_timeout": float,
     "max_connections": int,
@@ -35,7 +35,7 @@ def options_from_url(url: str) -> Options:
     those of `Options`. There may be several hosts, with commas between them.
 
     Raises:
-        InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
+        InvalidInput: the URL is not valid. The message omits it: it may contain a password.
     """
     try:
         parts, hosts = _split(url)
@@ -61,7 +61,7 @@ def options_from_url(url: str) -> Options:
 
 
 def _split(url: str) -> tuple[SplitResult, str]:
-    """Return the parts of a URL and, apart from them, its hosts: the standard library knows one."""
+    """Return the parts of a URL and its hosts; the standard library supports only one host."""
     scheme, _, rest = url.partition("://")
     place, mark, other = rest, "", ""
     if found := re.search("[/?#]", rest):
@@ -74,7 +74,7 @@ def nodes_of(hosts: str, port: int = Options().port) -> tuple[Node, ...]:
     """Return the addresses in ``host:port,host:port``; *port* is that of hosts without one.
 
     Raises:
-        ValueError: they cannot be read.
+        ValueError: an address is not valid.
     """
     nodes: list[Node] = []
     for text in hosts.split(","):
@@ -86,7 +86,7 @@ def nodes_of(hosts: str, port: int = Options().port) -> tuple[Node, ...]:
 
 
 def _at(options: Options, nodes: tuple[Node, ...]) -> Options:
-    """Return the options with these addresses; without any, that of this machine stays."""
+    """Return the options with these addresses; without any, the default host stays."""
     if not nodes:
         return options
     [(host, port), *others] = nodes
@@ -94,10 +94,10 @@ def _at(options: Options, nodes: tuple[Node, ...]) -> Options:
 
 
 def options_from_settings(settings: MySQLSettings) -> Options:
-    """Return the options that the configuration names; what its URL names counts more.
+    """Return the options from the configuration; those in its URL take precedence.
 
     Raises:
-        ConfigError: the URL cannot be read, or nothing says which database.
+        ConfigError: the URL is not valid, or no database is configured.
     """
     in_url: set[str] = set()
     if settings.dsn is not None:
@@ -136,8 +136,8 @@ def options_from_settings(settings: MySQLSettings) -> Options:
 
 
 def with_open_options(options: Options, open_options: OpenOptions) -> Options:
-    """Return the options with what a caller asks for."""
-    # How durable a commit is, is the server's to say (innodb_flush_log_at_trx_commit).
+    """Return the options, changed as the caller of `open` asks."""
+    # The server decides how durable a commit is (innodb_flush_log_at_trx_commit).
     return options._replace(
         read_only=open_options.read_only,
         lock_timeout=open_options.lock_timeout or options.lock_timeout,

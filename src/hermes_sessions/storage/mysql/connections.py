@@ -1,7 +1,7 @@
 """Connections to one server, from a small pool of our own.
 
-What a connection needs is set once, when it starts. One that was idle for a while is asked whether
-it still lives before it is used; one that was lost is thrown away, and its neighbours with it.
+Settings are sent once, when a connection starts. A connection that was idle for a while is checked
+before it is used; if it was lost, it is dropped, and so are the other idle ones.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from hermes_sessions.storage.servers.response_timeouts import (
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of rest after which a connection is closed.
+#: Seconds after which an idle connection is closed.
 _CLOSED_AFTER: Final = 60.0
 #: Seconds during which a node of a cluster that failed is tried after all others.
 _AVOIDED_SECONDS: Final = 30.0
 #: Seconds between two log lines about a node that stays unavailable.
 _LOGGED_EVERY: Final = 60.0
-#: Rows that a statement matched are counted, changed or not; several statements in a round trip.
+#: Count the rows that a statement matched, changed or not; send several statements at once.
 _FLAGS: Final = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
 
 
@@ -57,11 +57,11 @@ class Options(NamedTuple):
     database: str = ""
     #: Further nodes of the same cluster, tried in this order when the first one is unavailable.
     other_nodes: tuple[Node, ...] = ()
-    #: A path; then host and port do not matter.
+    #: A path; host and port are ignored if it is set.
     unix_socket: str | None = None
-    #: True: encrypted, and the server's certificate is checked. False: never. None: if it can be.
+    #: True: encrypt, and verify the server's certificate. False: never. None: if possible.
     ssl: bool | None = None
-    #: A file of certificates to check the server's with; None: those of the system.
+    #: A file of CA certificates to verify the server's with; None: those of the system.
     ssl_ca: str | None = None
     max_connections: int = 10
     #: Seconds a unit of work waits for others, and one statement may take (0: no limit).
@@ -89,7 +89,7 @@ class PoolExhausted(Exception):
 
 
 class Pool(Protocol):
-    """A pool of the application's: what it must offer."""
+    """The methods that an application's pool must have."""
 
     def getconn(self, timeout: float) -> pymysql.Connection[Any]:
         """Return an unused connection, outside any transaction, made with
@@ -107,7 +107,7 @@ class NodeLog:
     """
 
     def __init__(self) -> None:
-        #: By node: when it was logged last, and how many failures there were since.
+        #: By node: the time of the last log line, and the number of failures since.
         self._failing: dict[Node, tuple[float, int]] = {}
 
     def failed(self, node: Node, error: Exception) -> None:
@@ -152,7 +152,7 @@ class Connections:
 
     @property
     def location(self) -> str:
-        """The server and database, for people; never a secret."""
+        """The server and database, for display; contains no secret."""
         if self._given is not None:
             return "MySQL (pool of the application)"
         options = self.options
@@ -162,8 +162,8 @@ class Connections:
         return f"mysql://{hosts}/{options.database}"
 
     def beside(self) -> Connections:
-        """Return connections for work beside what one of these is busy with; an application's pool
-        is all there is.
+        """Return connections for work while one of these is busy: separate ones, or these if the
+        application's pool is used.
         """
         return self if self._given is not None else Connections(self.options)
 
@@ -193,7 +193,7 @@ class Connections:
                 if session.is_alive():
                     return session
                 session.close()
-                # The others were probably lost with it; asking each of them would take long.
+                # The others were probably lost, too; checking each of them would take long.
                 self._close_idle()
         except BaseException:
             self._room.release()
@@ -222,7 +222,7 @@ class Connections:
         self._room.release()
 
     def renewed(self, lost: ServerSession, patience: float) -> ServerSession:
-        """Return another session in the place of one that was lost."""
+        """Return a new session in place of one that was lost."""
         self._discard(lost)
         if self._given is not None:
             session = self._adopt(self._given.getconn(timeout=patience))
@@ -238,7 +238,7 @@ class Connections:
                 self._idle.remove(oldest)
                 oldest.close()
         except (IndexError, ValueError):
-            return  # Somebody else was faster.
+            return  # Another thread was faster.
 
     def _close_idle(self) -> None:
         while True:
@@ -293,7 +293,7 @@ class Connections:
         return session
 
     def _is_alive(self, node: Node) -> bool:
-        """Whether a server answers a new connection, be it with a refusal."""
+        """Whether a server answers a new connection, even with an error."""
         options = self.options._replace(host=node[0], port=node[1])
         try:
             self._open(options, self.limits.probe).close()
@@ -313,7 +313,7 @@ class Connections:
 
     def _open(self, options: Options, seconds: float) -> pymysql.Connection[Any]:
         if options.ssl is None and options.ssl_ca is None and _is_here(options):
-            # Nothing leaves this machine. Some servers insist all the same.
+            # No data leaves this machine. Some servers require encryption all the same.
             try:
                 return _connection(options, self._limited(seconds), ssl_disabled=True)
             except (RuntimeError, pymysql.err.OperationalError) as error:
@@ -322,7 +322,7 @@ class Connections:
         try:
             return _connection(options, self._limited(seconds), **_encryption(options))
         except RuntimeError as error:
-            # The driver lacks a library that this way to log in needs.
+            # The driver lacks a library for this authentication method.
             raise StoreUnreachable(
                 f"{self.location}: {error}. Install it, or connect with ssl."
             ) from error
@@ -332,11 +332,11 @@ class Connections:
         return max(0.01, min(seconds, self.limits.seconds_left()))
 
     def apart(self, patience: float) -> ServerSession:
-        """Return a session for work that must not be part of a transaction under way."""
+        """Return a session for work outside the current transaction."""
         return self.connect() if self._given is None else self.acquire(patience)
 
     def give_back(self, session: ServerSession) -> None:
-        """Take back what `apart` gave."""
+        """Take back a session from `apart`."""
         if self._given is None:
             session.close()
         else:
@@ -357,18 +357,18 @@ class Connections:
     # ── life ──────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Close what is idle; connections in use are closed by their users."""
+        """Close idle connections; those in use are closed when they are released."""
         self._closed = True
         self._close_idle()
 
     def reset_in_child(self) -> None:
-        """Go on in a forked process without what was inherited, which belongs to the parent."""
+        """Drop the inherited connections in a forked child; they belong to the parent."""
         driver.keep_until_exit(list(self._idle))
         self._room = threading.Semaphore(self.options.max_connections)
         self._idle = deque()
 
 
-#: The server wants encryption, or this way to log in does.
+#: The server or the authentication method requires encryption.
 _INSISTS: Final = frozenset({1045, 2061, 3159, 4151})
 
 
@@ -389,7 +389,7 @@ def _connection(options: Options, seconds: float, **encryption: Any) -> pymysql.
         client_flag=_FLAGS,
         conv=conversions,
         connect_timeout=seconds,
-        # Until it is connected: a server that is frozen takes the call and never says a word.
+        # Until it is connected: a frozen server accepts the connection and never responds.
         read_timeout=seconds,
         write_timeout=seconds,
         program_name="hermes-sessions",

@@ -1,4 +1,4 @@
-"""Translates the driver's errors to ours, by table, with the cause kept."""
+"""Translate the driver's errors to ours by a table, and keep the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes_sessions.storage.servers.driver import DriverErrors, Translation
 if TYPE_CHECKING:
     from hermes_sessions.storage.mysql.server_session import ServerSession
 
-#: For what only a defect, here or in the tables, explains.
+#: For errors that only a bug in this package or damaged tables can explain.
 _DOCTOR: Final = (
     "Run `hermes doctor`: another program may have changed the tables; if it finds nothing, report "
     "this as a defect"
@@ -24,7 +24,7 @@ def _each(*numbers: int, error: type[errors.StoreError], says: str, then: str) -
 
 
 _Table = dict[int, Translation]
-#: By the number of the server or the driver.
+#: By the error number of the server or the driver.
 TRANSLATIONS: Final[_Table] = {
     **_each(
         *(1020, 1213, 1412, 1467),
@@ -163,11 +163,11 @@ UNREACHABLE: Final = Translation(
 OTHER: Final = Translation(
     errors.StoreError, "the server failed", "Look into the server's log, then try again"
 )
-#: After these the same unit may succeed. 1467 is how a deadlock over a generated number looks.
+#: Errors after which the same unit of work may succeed. 1467: a deadlock over a generated number.
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
-#: A unique key, by its number or by its name; a row that others refer to.
+#: A unique key was taken (by its number or by its name), or a row is referenced.
 _COLLISIONS: Final = frozenset({1062, 1586, 1217, 1451})
-#: The connection is gone, the server goes, or it cannot say what became of a commit.
+#: The connection was lost, the server is shutting down, or the result of a commit is unknown.
 _GONE: Final = frozenset(
     {
         0,
@@ -191,12 +191,12 @@ _GONE: Final = frozenset(
 )
 
 
-#: No connection is free: another node may have one.
+#: The server has no free connection: another node may have one.
 _FULL: Final = frozenset({1040, 1203})
 
 
 def number_of(error: pymysql.Error) -> int | None:
-    """Return the server's or driver's number of an error."""
+    """Return the error number of the server or the driver."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 
@@ -226,22 +226,22 @@ def _first_line(error: pymysql.Error) -> str:
 
 
 def is_retryable(error: pymysql.Error) -> bool:
-    """Whether the server gave up this attempt only: a conflict with others, or a deadlock."""
+    """Whether only this attempt failed: a conflict with another transaction, or a deadlock."""
     return number_of(error) in _AGAIN
 
 
 def is_collision(error: pymysql.Error) -> bool:
-    """Whether it may be what others did since the unit looked."""
+    """Whether a concurrent write may have caused the error."""
     return number_of(error) in _COLLISIONS
 
 
 def is_connection_lost(error: pymysql.Error, lent: ServerSession | None) -> bool:
-    """Whether nothing more will come over this connection."""
+    """Whether the connection can no longer be used."""
     return number_of(error) in _GONE or (lent is not None and not lent.connection.open)
 
 
 def is_node_unavailable(error: pymysql.Error) -> bool:
-    """Whether another node of the same cluster may take a connection that this one does not."""
+    """Whether another node of the same cluster may accept a connection that this one refuses."""
     return is_connection_lost(error, None) or number_of(error) in _FULL
 
 

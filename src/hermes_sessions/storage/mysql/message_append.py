@@ -25,7 +25,7 @@ from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 #: Makes the triggers do nothing again, after an INSERT that failed.
 FORGET: Final = "SET @hermes_mark = NULL"
 
-#: What appending does to the session's row; its place is in ``LAST_INSERT_ID`` then.
+#: Updates the session's row; ``LAST_INSERT_ID`` is then the ordinal of the message.
 _COUNTED: Final = """UPDATE sessions SET
     last_active = CASE
         WHEN last_active > {timestamp} AND (message_count > 0 OR last_active > started_at)
@@ -43,7 +43,7 @@ _PLACED: Final = _COUNTED.format(
     fence="@hermes_fence",
 )
 IS_APPENDED: Final = "@hermes_mark IS NOT NULL"
-#: Without such a session, ``session_id`` stays null, which it cannot be, and nothing is done.
+#: If the session does not exist, ``session_id`` stays null and the server refuses the INSERT.
 PLACE: Final = (
     f"{_PLACED} AND {HAS_NO_OTHER_TIP}; IF ROW_COUNT() > 0 THEN "
     f"SET NEW.session_id = @hermes_session, NEW.ordinal = LAST_INSERT_ID(); END IF"
@@ -58,7 +58,7 @@ TRIGGERS: Final = {
     "SET @hermes_mark = NULL; END IF",
 }
 
-#: What the triggers need to know.
+#: The input of the triggers.
 _TOLD: Final = """SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
     @hermes_preview = ?, @hermes_fence = ?, @hermes_session = ?"""
 
@@ -68,7 +68,7 @@ _COUNTED_BY_VALUES: Final = _COUNTED.format(
 _MARKED: Final = (
     "INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(), ?)"
 )
-#: A session that is part of a thread, but not what lists show of it, makes that one more recent.
+#: If lists show another session of the same thread, that session becomes more recent.
 _TIP: Final = """
 UPDATE sessions SET last_active = ? WHERE last_active < ? AND id = (
     SELECT tip_id FROM (SELECT head.tip_id FROM sessions part
@@ -91,11 +91,11 @@ VALUES (IF(ROW_COUNT() > 0, ?, NULL), LAST_INSERT_ID(), {placeholders(len(column
 def script(
     connection: pymysql.Connection[Any], row: NewRow, mark: str, now: float, *, tip_too: bool
 ) -> Script:
-    """Return the statements for a message. Without *tip_too*, they see only sessions that have no
-    other tip. Without such a session, or with another fence, ``session_id`` cannot be null, and
-    nothing is done.
+    """Return the statements for a message. Without *tip_too*, they find only sessions that have no
+    other tip. If the session is not found or has another fence, ``session_id`` is null, which the
+    server refuses, and nothing is stored.
 
-    Nearly every message lacks most columns; what is not named need not be read by the server.
+    Most columns of a message are empty; they are left out, so the server need not parse them.
     """
     columns, values = zip(
         *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],

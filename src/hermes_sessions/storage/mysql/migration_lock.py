@@ -31,11 +31,11 @@ T = TypeVar("T")
 _DEADLOCK: Final = 1213
 _NO_TABLE: Final = 1146
 _KEY_EXISTS: Final = 1062
-#: Attempts at a statement that another node came before, and seconds between two.
+#: Attempts at a statement that conflicts with another node, and seconds between two.
 _ATTEMPTS: Final = 20
 _PAUSE: Final = 0.25
-#: How often a waiting process finds the row unchanged before it takes it over. It counts looks, not
-#: seconds: while tables are changed, nodes answer nothing, and the holder cannot change the row.
+#: How often a waiting process finds the row unchanged before it takes it over. It counts checks,
+#: not seconds: while tables are changed, nodes do not respond, and the holder cannot change it.
 _LOOKS: Final = 120
 #: Seconds between two changes of the row while the holder does something else for long.
 _KEPT_EVERY: Final = 5.0
@@ -47,8 +47,8 @@ _ROW: Final = "migration"
 def migration_lock(
     session: ServerSession, seconds: int, create_table: Callable[[], None]
 ) -> Iterator[MigrationLock | None]:
-    """Hold the lock in the block; None if others held it for so many seconds. *session* is inside
-    no transaction. *create_table* makes ``write_marks``.
+    """Hold the lock in the block; None if other processes held it for all of *seconds*. *session*
+    must not be in a transaction. *create_table* creates ``write_marks``.
     """
     lock = (_ClusterLock if session.is_galera else MigrationLock)(session, create_table)
     if not lock.is_acquired(seconds):
@@ -68,7 +68,7 @@ class MigrationLock:
         self._session = session
         self._create_table = create_table
         [(database,)] = session.execute("SELECT DATABASE()").fetchall()
-        # Names of locks are the server's, and short.
+        # Lock names are shared by the whole server, and limited in length.
         digest = hashlib.sha256(str(database).encode()).hexdigest()[:32]
         self._name = f"hermes-sessions:{digest}"
 
@@ -78,7 +78,7 @@ class MigrationLock:
         return bool(locked == 1)
 
     def renew(self) -> None:
-        """Show that the holder is there; to be called before each change.
+        """Show that the holder is alive; call this before each change.
 
         Raises:
             StoreLocked: another process has taken the lock over.
@@ -86,7 +86,7 @@ class MigrationLock:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renew the lock now and then, while the block leaves the session alone."""
+        """Renew the lock regularly during the block, which must not use the session."""
         yield
 
     def release(self) -> None:
@@ -188,7 +188,7 @@ class _ClusterLock(MigrationLock):
 
 
 def persistently(work: Callable[[], T]) -> T:
-    """Do what one statement does that can be repeated, again if another node came before it."""
+    """Run one repeatable statement, again if it conflicts with another node."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return work()

@@ -59,7 +59,7 @@ from collections.abc import Sequence
 
 from hermes_sessions.storage.mysql.schema import ascii_lower
 
-# What is particular about this server's SQL.
+# The SQL dialect of this server.
 
 
 class MySQLDialect(Dialect):
@@ -162,7 +162,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
     def from_url(
         cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> MySQLSessionDBProvider:
-        """``mysql://user:password@host:port/database``; see `options_from_url`."""
+        """Open ``mysql://user:password@host:port/database``; see `options_from_url`."""
         return cls(with_open_options(options_from_url(url), open_options)).initialize()
 
     @classmethod
@@ -177,7 +177,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
     def initialize(self, pool: Pool | None = None) -> MySQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.
 
-        *pool* is the application's own; it is used instead of ours, and not closed.
+        *pool* is the application's own, used instead of a new one and never closed here.
 
         Raises:
             StoreError: the server cannot be reached, or refuses; the message says what to do.
@@ -274,7 +274,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         connections: Connections,  # noqa: ARG002
         lent: ServerSession,
     ) -> bool:
-        lent.lock_wait = -1  # What was to be set may not have been sent.
+        lent.lock_wait = -1  # The new value may not have been sent.
         return lent.is_ended("ROLLBACK", message_append.FORGET)
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
@@ -326,7 +326,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
             f"AND table_name IN ({placeholders(len(OUR_TABLES))})",
             OUR_TABLES,
         )
-        # What it tells of indexes is one number for all of a table.
+        # The server reports one size for all indexes of a table.
         return Space(
             {name: int(data or 0) for name, data, _, _ in rows},
             {f"indexes of {name}": int(index) for name, _, index, _ in rows if index},
@@ -335,7 +335,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         )
 
     def reclaim(self) -> None:
-        """Give the space of deleted rows back (OPTIMIZE TABLE), and learn what there is."""
+        """Free the space of deleted rows and update the statistics (OPTIMIZE TABLE)."""
         limit = "SET max_statement_time = 0"
         if "mariadb" not in self.describe()["server_version"].lower():
             limit = "SET max_execution_time = 0"

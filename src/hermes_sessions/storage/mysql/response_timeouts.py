@@ -1,4 +1,4 @@
-"""Reading a server's answers, for as long as `ResponseTimeouts` says."""
+"""Read a server's responses, within the limits of `ResponseTimeouts`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes_sessions.storage.servers.response_timeouts import (
     ResponseWait,
 )
 
-#: Names of options of the system's, not all of which are known everywhere, and their values.
+#: Socket options and their values; not every system has all of them.
 _TCP: Final = {
     "TCP_KEEPIDLE": KEEPALIVE.idle,
     "TCP_KEEPINTVL": KEEPALIVE.interval,
@@ -28,8 +28,8 @@ _BUFFERED: Final = 64 * 1024
 
 
 class ServerResponses(io.RawIOBase):
-    """What arrives on one connection. The driver reads here instead of from its socket: there, a
-    read that took too long could not be gone on with.
+    """The responses on one connection. The driver reads them here instead of from its socket, where
+    it could not continue a read that timed out.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ServerResponses(io.RawIOBase):
         limits: ResponseTimeouts,
         is_alive: Callable[[], bool] | None,
     ) -> None:
-        """Limit all that *connection* waits for; see `ResponseWait` for *is_alive*."""
+        """Limit all waits of *connection*; see `ResponseWait` for *is_alive*."""
         self._connection = vars(connection)
         self._socket: socket.socket = self._connection["_sock"]
         self._limits = limits
@@ -52,13 +52,11 @@ class ServerResponses(io.RawIOBase):
         _keep_alive(self._socket)
 
     def prepare(self) -> None:
-        """Wait as long for what is asked next as allowed now; the driver looks here before every
-        read.
-        """
+        """Set the limit that applies now; the driver uses it for its next reads."""
         is_probed = self._limits.is_probed(self._seconds)
         seconds = self._limits.probe_after if is_probed else self._seconds
-        # Nearly always the same number, which spares a call to the system. To the driver, 0 means
-        # something else.
+        # Nearly always the same number, which saves a system call. The driver gives 0 another
+        # meaning.
         self._connection["_read_timeout"] = max(0.01, min(seconds, self._limits.seconds_left()))
 
     def _silence(self) -> ResponseWait:
@@ -74,11 +72,11 @@ class ServerResponses(io.RawIOBase):
             self._seconds = before
 
     def committing(self) -> Any:
-        """Let what commits in the block wait as long as a commit may."""
+        """Apply the limit of a commit to the waits in the block."""
         return self.allowing(self._limits.commit)
 
     def probing(self) -> Any:
-        """Let what only asks whether the server lives wait no longer than that may take."""
+        """Apply the limit of a liveness check to the waits in the block."""
         return self.allowing(self._limits.probe)
 
     def readable(self) -> bool:
@@ -100,7 +98,7 @@ class ServerResponses(io.RawIOBase):
 
 
 def _keep_alive(connected: socket.socket) -> None:
-    """Let the system notice a machine that is gone."""
+    """Enable TCP keepalive, so that the system notices a machine that is down."""
     if connected.family in (socket.AF_INET, socket.AF_INET6):
         for name, value in _TCP.items():
             with suppress(OSError, AttributeError):

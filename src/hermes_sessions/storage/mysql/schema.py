@@ -46,9 +46,9 @@ from hermes_sessions.storage.tables import (
 )
 
 _NO_TABLE: Final = 1146
-#: The user lacks a right: on a table, on the database.
+#: The user lacks a privilege on a table or on the database.
 _DENIED: Final = frozenset({1142, 1044})
-#: The server writes a binary log, and asks for more before it looks at the rights on a table.
+#: The server writes a binary log, and requires more privileges than those on a table.
 _BINARY_LOG: Final = 1419
 _TRIGGER_EXISTS: Final = 1359
 #: A column or a trigger of a step that was interrupted, or of a statement that a node did and
@@ -64,7 +64,7 @@ _TYPES: Final = {
 }
 #: A title is bounded before characters are escaped; this is as much as an index takes.
 _TITLE: Final = "VARCHAR(768)"
-#: Of a text in an index, so much.
+#: The length of the prefix of a text that is indexed.
 _PREFIX: Final = 64
 
 
@@ -75,11 +75,11 @@ def ascii_lower(expression: str) -> str:
     return expression
 
 
-#: What numbered variants of a title share; see model.title.family_key.
+#: The key that numbered variants of a title share; see model.title.family_key.
 _FAMILY: Final = ascii_lower("REGEXP_REPLACE(title, ' #[0-9]+$', '')")
 _GENERATED: Final = {"title_key": f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'}
 
-#: The only token of document 0, which every sound index has.
+#: The only token of document 0, which every intact index contains.
 SENTINEL_WORD: Final = "w__"
 #: Tokens stand between blanks, also at both ends. They are ASCII, which is compared fastest.
 SEARCH_INDEX: Final = """CREATE TABLE IF NOT EXISTS search_documents (
@@ -154,8 +154,8 @@ _PLACE: Final = """BEGIN
         (SELECT next_ordinal - 1 FROM sessions WHERE id = NEW.session_id), NULL);
     INSERT INTO stale_sessions (session_id) VALUES (NEW.session_id);
 END"""
-#: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see ``repositories.derived_columns``.
+#: For other programs that write documented columns: triggers complete their rows, and record the
+#: sessions whose derived columns must be computed again; see ``repositories.derived_columns``.
 _CHANGE_TRIGGERS: Final = {
     "sessions_complete": f"BEFORE INSERT ON sessions FOR EACH ROW "
     f"IF NEW.conversation_id IS NULL THEN "
@@ -176,7 +176,7 @@ _CHANGE_TRIGGERS: Final = {
     f"THEN IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
     f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF; "
     f"{_NOTE_SESSION}; END IF",
-    # Replaces that of `message_append`: each trigger costs every message something.
+    # Replaces the one of `message_append`: each trigger slows every append.
     "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
     f"IF {message_append.IS_APPENDED} THEN {message_append.PLACE}; "
     f"ELSEIF NEW.ordinal IS NULL THEN {_PLACE}; END IF",
@@ -192,7 +192,7 @@ _CHANGE_TRIGGERS: Final = {
     f"THEN {_NOTE_OLD}; END IF",
 }
 _CHANGES: Final = "0008_changes"
-#: Until now, nothing noted what other programs changed: all is worked out once.
+#: Changes by other programs were not recorded before this step: everything is computed once.
 _NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions"
 
 
@@ -242,7 +242,7 @@ def _triggers(bodies: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _declared(step: str) -> tuple[str, ...]:
-    """Return what a step does to declared tables: columns are added, tables created."""
+    """Return the statements by which a step adds declared columns and creates declared tables."""
     added = [
         f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
     ]
@@ -278,11 +278,11 @@ MIGRATIONS: Final = (
 
 
 def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) -> int:
-    """Bring the tables up to date, if that is needed and allowed; return the level that a writer
-    must know. *session* is inside no transaction.
+    """Migrate the tables, if that is needed and allowed; return the level that a writer must
+    know. *session* must not be in a transaction.
 
     Raises:
-        StoreMissing: there are no tables, and they may not be created.
+        StoreMissing: the tables do not exist, and may not be created.
     """
     done = _steps_taken(session)
     if not may_write and not done:
@@ -300,9 +300,9 @@ def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) ->
 
 
 def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> None:
-    """Make triggers again that are gone: dumps by users without the right to see them lack them,
-    and so do copies by many tools. What was written since may be missing in the search index and
-    in lists.
+    """Recreate missing triggers: dumps by users without the privilege to see triggers omit them,
+    and so do copies by many tools. Rows written since may be missing in the search index and in
+    lists.
     """
     seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
     declared = {
@@ -315,7 +315,7 @@ def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> No
         return
     with migration_lock(session, 0, partial(_create_server_tables, session)) as lock:
         if lock is None:
-            return  # Another process makes them, or changes the tables.
+            return  # Another process creates them, or migrates the tables.
         made = _make_triggers(session, gone, sees_others=bool(seen))
         if not made.isdisjoint(_TRIGGERS):
             _execute(session, "UPDATE search_state SET segmenter = 0")
@@ -334,7 +334,7 @@ def _make_triggers(
         except pymysql.err.OperationalError as error:
             number = number_of(error)
             if not sees_others and (number in _DENIED or number == _BINARY_LOG):
-                break  # Who may not make triggers sees none: they are probably there.
+                break  # Users who may not create triggers cannot see them: they probably exist.
             if number != _TRIGGER_EXISTS:
                 raise
     return made
@@ -371,7 +371,7 @@ def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False
     session.execute(f"SET {no_limit} = 0")
     make_tables = partial(_create_server_tables, session)
     try:
-        # One at a time, whatever else starts now.
+        # Only one process at a time migrates.
         with migration_lock(session, MIGRATION_TURN_SECONDS, make_tables) as lock:
             if lock is None:
                 raise StoreLocked(

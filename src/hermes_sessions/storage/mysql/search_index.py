@@ -41,8 +41,8 @@ from hermes_sessions.text.token_encoder import CUT
 _STORED_AT_ONCE: Final = 1_000_000
 #: Documents younger than this may be missing in FULLTEXT.
 _RECENT: Final = "written > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND"
-#: Documents that are looked at one by one before FULLTEXT is asked: at first, then, at most (and so
-#: many more for each match that is wanted), and for how many matches; and titles.
+#: Limits of scanning documents before FULLTEXT is used: the first scan, the second, the longest,
+#: documents added to it per wanted match, the most matches to scan for, and the titles to scan.
 _FIRST_LOOK: Final = 500
 _SECOND_LOOK: Final = 1_500
 _LONGEST_LOOK: Final = 3_000
@@ -50,13 +50,13 @@ _LONGER_FOR_EACH: Final = 16
 _MOST_LOOKED_FOR: Final = 1_000
 _TITLES_LOOKED_AT: Final = 5_000
 _MATCH: Final = "MATCH (tokens) AGAINST (? IN BOOLEAN MODE)"
-#: No table, no column, no FULLTEXT index, damage, or made anew since this transaction began.
+#: No table, no column, no FULLTEXT index, damage, or rebuilt since this transaction began.
 _DAMAGE: Final = frozenset({1034, 1054, 1146, 1191, 1194, 1195, 1412, 1712, 1877, 1932})
 
 
 class _Superset:
-    """Boolean mode, where it is dependable: all of, or one of. `is_whole` says whether that was
-    everything.
+    """The part of a query that boolean mode handles reliably: all of, or one of. `is_whole` says
+    whether that is the whole query.
     """
 
     def __init__(self) -> None:
@@ -101,11 +101,11 @@ _EXACT: Final = _Exact()
 
 
 class _Query(NamedTuple):
-    """What to ask, as boolean mode and as a condition."""
+    """A query in boolean mode and as a condition."""
 
     words: str
     condition: str
-    #: Whether the condition has to be looked at where the words match.
+    #: Whether the condition must be checked on documents in which the words match.
     is_checked: bool
 
     def numbers(self, bound: SQLCondition) -> SQLCondition:
@@ -126,8 +126,8 @@ class FulltextIndex(ServerIndex[_Query]):
     """See `SearchIndex`."""
 
     def __init__(self, make_anew: Callable[[], None]) -> None:
-        """*make_anew* drops and creates the table, on a connection of its own: the server commits
-        whatever is under way on the one where that is done.
+        """*make_anew* drops and creates the table, on a separate connection: the server commits the
+        open transaction of the connection on which that is done.
         """
         self._make_anew = make_anew
 
@@ -147,7 +147,7 @@ class FulltextIndex(ServerIndex[_Query]):
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
         try:
-            # Until the watchman is posted with the rest of this transaction, it is not sound.
+            # It is not sound until this transaction adds the sentinel.
             self._make_anew()
         except StoreReadOnly as refused:
             # This user may change rows, but not tables.
@@ -155,7 +155,7 @@ class FulltextIndex(ServerIndex[_Query]):
             tx.run(INSERT_SENTINEL)
             if not self.is_sound(tx):
                 raise StoreReadOnly(
-                    "The search index is damaged, and this user may not make it anew. Run "
+                    "The search index is damaged, and this user may not rebuild it. Run "
                     "`hermes sessions optimize` once as a user with CREATE and DROP."
                 ) from refused
         else:
@@ -173,7 +173,7 @@ class FulltextIndex(ServerIndex[_Query]):
             if number_of(error) in _DAMAGE:
                 return False
             raise
-        # That there is an answer says that there is an index: how fresh it is does not matter.
+        # A result shows that the index exists; it need not be up to date.
         return row is not None and row[1] == f" {SENTINEL_WORD} "
 
     def _compiled(self, node: Node) -> tuple[Expression, _Query] | None:
@@ -204,7 +204,7 @@ class FulltextIndex(ServerIndex[_Query]):
         return found + _asked(tx, query, where, limit - len(found), order, rest)
 
     def _not_matching(self, query: _Query) -> SQLCondition:
-        # Within a subquery of its own: it is to be answered once, not for each message.
+        # In a separate subquery, so that it runs once and not for each message.
         matching = query.numbers(SQLCondition("number > 0"))
         return SQLCondition(
             f"m.id NOT IN (SELECT number FROM ({matching.sql}) AS unwanted)", matching.params
@@ -225,7 +225,7 @@ class FulltextIndex(ServerIndex[_Query]):
         row = tx.one(f"SELECT MIN(number) FROM search_documents WHERE {titles.sql}", titles.params)
         if row is None or row[0] is None:
             return []
-        # They are short and few: looking is faster than finding all messages with the words.
+        # Titles are short and few: a scan is faster than finding all messages with the words.
         edge = row[0] + _TITLES_LOOKED_AT
         near = titles & SQLCondition("number < ?", (edge,))
         select = SQLCondition(
@@ -270,10 +270,10 @@ def _store(tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
 def _looked_at(
     tx: ReadTransaction, query: _Query, where: SQLCondition, limit: int, order: Order, span: IdRange
 ) -> tuple[list[int], IdRange | None]:
-    """Return matches among the first documents in this order, and where to go on, if at all.
+    """Scan the first documents in this order; return the matches and where to continue, if at all.
 
-    FULLTEXT collects every document that has a word before it gives the first. What many have is
-    found sooner by looking at one after the other.
+    FULLTEXT collects every document with a word before it returns the first. A scan finds frequent
+    words sooner.
     """
     is_last = order == "last stored"
     end = "MAX(number)" if is_last else "MIN(number)"

@@ -1,4 +1,4 @@
-"""One connection to a MySQL or MariaDB server, and what is known about the server's end of it."""
+"""One connection to a MySQL or MariaDB server, and the state of the server's session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hermes_sessions.storage.servers import driver
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of rest after which a connection is asked whether it lives.
+#: Seconds after which an idle connection is checked before use.
 _PINGED_AFTER: Final = 5.0
-#: Names in double quotes; texts in single ones, where only the quote itself is special: writing
-#: them so takes a fortieth of the time.
+#: Names in double quotes; texts in single quotes, where only the quote itself is escaped, which
+#: takes a fortieth of the time.
 _SQL_MODE: Final = (
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,"
     "NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO"
@@ -32,12 +32,12 @@ _SQL_MODE: Final = (
 #: reports success. What it reads includes what other nodes committed before.
 _GALERA_SETTINGS: Final = "wsrep_retry_autocommit = 0, wsrep_sync_wait = 1"
 
-#: What the server itself says of a deadlock, and of a commit that may or may not have happened.
+#: The server's errors for a deadlock, and for a commit that may or may not have happened.
 _DEADLOCK: Final = 1213
 _NOT_COMMITTED: Final = 1180
 
 #: Matches a row if a mark is stored. It asks for this node's own commit, and need not wait for
-#: those of others. With its result in a variable, it needs the shortest of all answers.
+#: those of others. With its result in a variable, the response is as short as possible.
 _VERIFICATION: Final = (
     "/*M! SET STATEMENT wsrep_sync_wait = 0 FOR */ "
     "SELECT mark INTO @hermes_stored FROM write_marks WHERE mark = '{}'"
@@ -45,7 +45,7 @@ _VERIFICATION: Final = (
 
 
 class Script(NamedTuple):
-    """A whole transaction, or what is left of one; its statements are counted from 0."""
+    """The statements of a transaction, or the rest of them; their indexes start at 0."""
 
     statements: tuple[str, ...]
     #: After these the server must still be in the transaction.
@@ -55,7 +55,7 @@ class Script(NamedTuple):
 
 
 class ServerSession:
-    """A connection, and what is known about the server's end of it."""
+    """A connection, and the state of the server's session."""
 
     __slots__ = (
         *(
@@ -78,7 +78,7 @@ class ServerSession:
         statement_timeout: float,
         answers: ServerResponses,
     ) -> None:
-        """Tell the server how we work; *answers* are those that arrive on *connection*."""
+        """Set up the server's session; *answers* are the responses on *connection*."""
         self.connection = connection
         self._greeting = _greeting(connection)
         self.answers = answers
@@ -89,13 +89,13 @@ class ServerSession:
         #: Whether replies may still arrive, because Ctrl-C interrupted a statement. The
         #: next statement would read them as its own.
         self.is_busy = False
-        #: Whether the server ended it, or takes no statements any more.
+        #: Whether the server ended the session, or accepts no more statements.
         self.is_lost = False
-        #: The host and port it leads to, if that is known here.
+        #: The host and port of the server, if known.
         self.node: tuple[str, int] | None = None
         self.process = os.getpid()
         self.max_packet = 2**30
-        # Sums of whole numbers arrive as decimals; they are whole numbers here, too.
+        # Sums of integers arrive as decimals; return them as integers.
         connection.decoders = {
             **connection.decoders,
             FIELD_TYPE.DECIMAL: _number,
@@ -116,7 +116,7 @@ class ServerSession:
             self.execute(f"SET {_GALERA_SETTINGS}")
         status: int = connection.server_status  # type: ignore[attr-defined]
         if not status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES:
-            # The driver looks there for how texts are to be quoted.
+            # The driver reads from it how to quote text.
             raise StoreUnreachable(
                 "The server does not say which sql_mode it uses; a proxy may hide it. Connect to "
                 "the server directly."
@@ -134,7 +134,7 @@ class ServerSession:
             settings.append(f"max_statement_time = {statement_timeout:f}")
             settings.append(f"idle_write_transaction_timeout = {driver.IDLE_WRITE_SECONDS}")
         else:
-            # There, only what reads can be stopped.
+            # MySQL can stop only statements that read.
             settings.append(f"max_execution_time = {int(statement_timeout * 1000)}")
             settings.append("information_schema_stats_expiry = 0")
         return settings
@@ -178,8 +178,8 @@ class ServerSession:
         cluster, which may report the success of something that it repeated, is asked for the mark.
 
         Raises:
-            pymysql.Error: what the server said; 1213 if it left the transaction without a word,
-                1180 if it reported a commit that is not there or cannot be asked for.
+            pymysql.Error: the server's error; 1213 if it left the transaction without an error,
+                1180 if it reported a commit that is missing or cannot be verified.
         """
         verification = (_VERIFICATION.format(mark),) if self.is_galera else ()
         sql = "; ".join((*first, *script.statements, *verification))
@@ -216,10 +216,11 @@ class ServerSession:
         return number
 
     def statements_at_once(self, statements: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return what of a transaction can be sent in one round trip each.
+        """Group the statements of a transaction by those that can share a round trip.
 
-        A node that rolls a transaction back for another node's, amid several statements, executes
-        and commits the next one by itself before it says so. It must be alone.
+        If a cluster node rolls a transaction back because of another node's while it runs several
+        statements, it executes and commits the next one before it reports that. So there, each
+        statement is sent on its own.
         """
         return [(statement,) for statement in statements] if self.is_galera else [statements]
 
@@ -249,18 +250,18 @@ class ServerSession:
 
     @property
     def is_as_prepared(self) -> bool:
-        """Whether the server's end is the one that was told how we work: who owns the connection
-        may have let the driver connect again.
+        """Whether the server's session is still the one that was set up here: the owner of the
+        connection may have let the driver reconnect.
         """
         return self._greeting == _greeting(self.connection)
 
     @property
     def is_usable(self) -> bool:
-        """Whether statements can be sent, as far as is known here."""
+        """Whether statements can be sent, as far as known."""
         return self.connection.open and not self.is_busy
 
     def is_alive(self) -> bool:
-        """Ask the server, if nothing was heard of it for a while."""
+        """Check whether the server answers, if it has not for a while."""
         if time.monotonic() - self.idle_since < _PINGED_AFTER:
             return True
         try:
@@ -272,8 +273,8 @@ class ServerSession:
         return True
 
     def waiting(self, patience: float) -> tuple[str, ...]:
-        """Return what makes statements wait for rows as long as wanted, if they do not yet; it is
-        to be sent next.
+        """Return the statements that set the lock wait to *patience*, none if it is already set;
+        the caller must send them next.
         """
         seconds = whole_seconds(patience, self.is_mariadb)
         if seconds == self.lock_wait:
@@ -309,7 +310,9 @@ def _commit_unknown(said: str) -> pymysql.Error:
 
 
 def _greeting(connection: pymysql.Connection[Any]) -> tuple[Any, Any]:
-    """Return what a server says to one connection only: a number, and random bytes."""
+    """Return the parts of the server's greeting that are unique per connection: its id and the
+    random bytes.
+    """
     said = vars(connection)
     return said.get("server_thread_id"), said.get("salt")
 
@@ -321,7 +324,7 @@ def _number(text: str) -> int | float:
 def whole_seconds(patience: float, is_mariadb: bool) -> int:
     """Return how long the server lets a statement wait for a row, for a wait of *patience*.
 
-    Only MariaDB knows how not to wait at all.
+    Only MariaDB can be told not to wait at all.
     """
     if patience < 0.5 and is_mariadb:
         return 0

@@ -1,7 +1,7 @@
-"""Statements on one connection, with the codec applied to every text.
+"""Run statements on one connection, with the codec applied to every text.
 
-A transaction begins with its first statement, in the same round trip. The driver's way to stream
-occupies the connection: as soon as another statement comes, what is left of a stream is set aside.
+A transaction begins with its first statement, in the same round trip. A stream occupies the
+connection: before another statement runs, the remaining rows of the stream are set aside.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class MySQLTransaction:
         *,
         is_writing: bool = True,
     ) -> None:
-        """*beginning* are the statements that begin it. *renewed* gives another session for one
-        that turns out to be lost before anything was asked.
+        """*beginning* are the statements that begin it. *renewed* returns a new session if this one
+        turns out to be lost before the first statement ran.
         """
         self.lent = session
         self._beginning = beginning
@@ -98,7 +98,7 @@ class MySQLTransaction:
             self.send(*waiting)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Params]) -> None:
-        """Insert rows, many with a statement; see `bulk_insert`."""
+        """Insert rows, many per statement; see `bulk_insert`."""
         names = ", ".join(f'"{name}"' for name in columns)
         row_of = f"({placeholders(len(columns))})"
         waiting: list[str] = []
@@ -119,7 +119,7 @@ class MySQLTransaction:
     def commit(self, mark: str, *, is_noted: bool = False) -> None:
         """See `ServerTransaction.commit`."""
         self._make_way()
-        # The last statement of the beginning begins it.
+        # The last statement of `beginning` begins the transaction.
         first, statements = self._beginning[:-1], self._beginning[-1:]
         self._beginning = ()
         if not is_noted:
@@ -137,12 +137,12 @@ class MySQLTransaction:
             logger.debug("a connection was lost: %s", error)
             return False
         if self._beginning:
-            self.lent.lock_wait = -1  # What was to be set was never sent.
+            self.lent.lock_wait = -1  # The new value was never sent.
             return True
         return self.lent.is_ended(how)
 
     def _close_stream(self) -> None:
-        """Read what is left of a stream, so that the connection can be used again."""
+        """Read the remaining rows of a stream, so that the connection can be used again."""
         stream, self._open_stream = self._open_stream, None
         if stream is not None:
             stream.close()
@@ -171,7 +171,7 @@ class MySQLTransaction:
     def _send(self, *statements: str, unbuffered: bool) -> pymysql.cursors.Cursor:
         cursor = self._send_or_begin(*statements, unbuffered=unbuffered)
         if self._is_writing and not unbuffered and not self.lent.is_in_transaction:
-            # What follows would be stored without what went before.
+            # The next statements would be stored without the previous ones.
             raise left_transaction()
         return cursor
 
@@ -201,7 +201,7 @@ def _send(
 
 
 class _Stream:
-    """Rows that arrive one by one, until they have to make room."""
+    """Rows read one by one from the connection, or after `set_aside` from a buffer."""
 
     def __init__(self, cursor: pymysql.cursors.Cursor) -> None:
         self._cursor: pymysql.cursors.Cursor | None = cursor
@@ -224,7 +224,7 @@ class _Stream:
         aside = SpooledTemporaryFile(_KEPT_IN_MEMORY, "w+", encoding="ascii")  # noqa: SIM115
         self._aside = aside
         while (row := cursor.fetchone()) is not None:
-            # ASCII, on one line: whatever the texts are.
+            # ASCII and on one line for any text.
             aside.write(json.dumps(row))
             aside.write("\n")
         aside.seek(0)
@@ -256,8 +256,8 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
         )
     if len(pieces) == 1:
         return sql
-    # In the sql_mode of our sessions only the quote is special. Should a connection lose it, which
-    # the server says with every answer, the driver knows how to write texts then.
+    # In the sql_mode of our sessions only the quote is special. If a connection loses that mode,
+    # which every response of the server shows, the driver escapes the text instead.
     status: int = connection.server_status  # type: ignore[attr-defined]
     is_ours = status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
     parts = [pieces[0]]

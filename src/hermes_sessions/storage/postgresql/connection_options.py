@@ -1,4 +1,4 @@
-"""Options from a URL or from the configuration."""
+"""Read connection options from a URL or from the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hermes_sessions.storage.servers.driver import MOST_SECONDS
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import PostgreSQLSettings
 
-#: Parts of a URL's query that are for us, not for libpq.
+#: Parameters of a URL that this package reads; libpq must not get them.
 _KINDS: Final[dict[str, type[Any]]] = {
     "schema": str,
     "max_connections": int,
@@ -31,7 +31,7 @@ def options_from_url(url: str, open_options: OpenOptions) -> Options:
     """Return the options that a ``postgresql://`` URL names.
 
     Raises:
-        InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
+        InvalidInput: the URL is not valid. The message omits it: it may contain a password.
     """
     conninfo, ours = _read(url)
     return _with_open_options(Options(conninfo=conninfo, **ours), open_options)
@@ -44,13 +44,13 @@ _UNREADABLE: Final = (
 
 
 def _read(url: str) -> tuple[str, dict[str, Any]]:
-    """Return what libpq is to read of a URL, and what is for us."""
+    """Split a URL into the part for libpq and the parameters for this package."""
     try:
         parts = urlsplit(url)
     except ValueError:
         raise InvalidInput(_UNREADABLE) from None
-    # An @ there follows a password in which a special character was written as it is. To libpq the
-    # password would be a part of the database's name, which is shown.
+    # An @ here means that the password contains an unescaped special character. libpq would read
+    # the password as part of the database's name, which is shown in messages.
     if "@" in parts.path:
         raise InvalidInput(_UNREADABLE)
     ours: dict[str, Any] = {}
@@ -85,10 +85,10 @@ def _value(name: str, text: str) -> Any:
 
 
 def options_from_settings(settings: PostgreSQLSettings, open_options: OpenOptions) -> Options:
-    """Return the options that the configuration names; what its URL names counts more.
+    """Return the options from the configuration; those in its URL take precedence.
 
     Raises:
-        ConfigError: the URL cannot be read, or nothing says which database.
+        ConfigError: the URL is not valid, or no database is configured.
     """
     ours: dict[str, Any] = {}
     if settings.dsn is not None:

@@ -1,11 +1,11 @@
 """Connections to one server, from a pool, and how their transactions begin.
 
-Nothing is kept in a server session, so that a pooler between us and the server may change it from
-one transaction to the next. Settings are given when a connection starts; a pooler that refuses
-that gets them at the start of every transaction.
+No state is kept in a server session, so a pooler in front of the server may change the session
+between two transactions. Settings are sent when a connection starts; if a pooler refuses that, they
+are sent at the start of every transaction.
 
-A connection that was just used is kept for the next unit of work: a pool's own bookkeeping costs
-more than a statement.
+A connection that was just used is kept for the next unit of work: the bookkeeping of the driver's
+pool costs more than a statement.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from hermes_sessions.storage.servers.response_timeouts import (
 
 logger = logging.getLogger(__name__)
 
-#: Statements are prepared where that is asked for, and never because they come often: one plan for
-#: all values makes some searches a thousand times slower.
+#: Statements are prepared only on request, never because they are frequent: one plan for all values
+#: makes some searches a thousand times slower.
 _NEVER_BY_ITSELF: Final = 2**31 - 1
-#: Idle connections that are kept at hand.
+#: Idle connections that are kept outside the pool.
 _KEPT: Final = 4
-#: Seconds: the driver takes a smaller limit of connecting for this one.
+#: Seconds; the driver raises a smaller connect timeout to this one.
 _SHORTEST_CONNECT: Final = 2
 
 _LEVELS: Final[dict[Mode, str]] = {
@@ -76,7 +76,7 @@ class Options(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """How a connection of the application's was when it was borrowed."""
+    """The state of an application's connection when it was borrowed."""
 
     autocommit: bool
     prepare_threshold: int | None
@@ -91,9 +91,9 @@ class Connections:
         """Use the caller's *pool* if one is given; it is never closed here."""
         self.options = options
         self._given = pool
-        #: How connections of the application's pool were when they were borrowed.
+        #: The state of connections of the application's pool when they were borrowed.
         self._found: dict[int, _Found] = {}
-        #: Whether settings must go into every transaction.
+        #: Whether settings must be sent in every transaction.
         self.is_bare = pool is not None
         self._lock = threading.Lock()
         self._idle: deque[psycopg.Connection] = deque()
@@ -102,14 +102,14 @@ class Connections:
             weakref.WeakKeyDictionary()
         )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
-        #: How many of its connections are outside: lent, or at hand.
+        #: Connections outside the pool: lent, or kept for the next unit of work.
         self._outside = 0
         self._closed = False
         driver.watch(self)
 
     @property
     def location(self) -> str:
-        """The server and database, for people; never a secret."""
+        """The server and database, for display; contains no secret."""
         if self._given is not None:
             return "PostgreSQL (pool of the application)"
         facts = conninfo_to_dict(self.options.conninfo)
@@ -125,20 +125,20 @@ class Connections:
         return int(self._pool.get_stats()["pool_size"])
 
     def answers_on(self, connection: psycopg.Connection) -> ServerResponses:
-        """How long the answers on a lent connection are waited for, and what is prepared on it.
+        """Return the timeouts of a lent connection and the statements prepared on it.
 
-        Where a pooler stands in between (`is_bare`), nothing can be prepared.
+        Behind a pooler (`is_bare`), nothing can be prepared.
         """
         return self._answers[connection]
 
     def _bind(self, connection: psycopg.Connection) -> None:
-        # How to reach the server of an application's connection, only the application knows.
+        # Only the application knows how to reach the server of its connection.
         is_alive = self._is_alive if self._given is None else None
         answers = self._answers[connection] = ServerResponses(self.limits, is_alive)
         answers.bind(connection)
 
     def _is_alive(self, silent: psycopg.Connection) -> bool:
-        """Whether the server of a connection answers another one, be it with a refusal."""
+        """Whether the server of a connection answers a new one, even with an error."""
         try:
             one = {
                 "host": silent.info.host,
@@ -154,8 +154,8 @@ class Connections:
         return True
 
     def beside(self) -> Connections:
-        """Return connections for work beside what one of these is busy with; an application's pool
-        is all there is.
+        """Return connections for work while one of these is busy: separate ones, or these if the
+        application's pool is used.
         """
         return self if self._given is not None else Connections(self.options)
 
@@ -184,12 +184,12 @@ class Connections:
         try:
             return pool.getconn(timeout=max(0.0, min(patience, self.limits.seconds_left())))
         except PoolTimeout:
-            # The pool does not say why: if the server cannot be reached, this does.
+            # The pool does not give the reason: if the server is unreachable, this raises it.
             self._connect().close()
-            # One that is only being opened is in its size, too, and not in use.
+            # The size includes connections that are being opened, which are not in use.
             if self._outside and pool.get_stats()["pool_size"] >= self.options.max_connections:
                 raise
-            # It was unavailable until just now, and the pool has not noticed yet; or it is slow.
+            # The server is slow, or it is available again and the pool has not noticed yet.
             return pool.getconn(timeout=max(_SHORTEST_CONNECT, self.limits.seconds_left()))
 
     def _count(self, taken: int) -> None:
@@ -243,7 +243,7 @@ class Connections:
             connection.close()
 
     def _forget_idle(self) -> None:
-        """After one connection was lost, the others were probably lost with it."""
+        """Close the idle connections: when one was lost, the others probably were, too."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -257,11 +257,11 @@ class Connections:
         with self._lock:
             if self._pool is None:
                 _quieten_pool()
-                # The first one tells what is wrong, and whether a pooler stands in between.
+                # The first connection shows errors, and whether there is a pooler.
                 with self._connect() as first:
                     found = first.execute("SELECT current_setting('search_path')").fetchone()
                 if found != (self.options.schema,):
-                    self.is_bare = True  # A pooler took the settings and dropped them.
+                    self.is_bare = True  # A pooler accepted the settings and dropped them.
                 self._pool = ConnectionPool(
                     self._conninfo(),
                     kwargs=self._arguments(),
@@ -292,7 +292,9 @@ class Connections:
         return connection
 
     def _conninfo(self, seconds: float | None = None) -> str:
-        """Return how to connect, for at most *seconds* (None: as configured) over all hosts."""
+        """Return the connection string, with a timeout of *seconds* (None: as configured) in total
+        for all hosts.
+        """
         given = conninfo_to_dict(self.options.conninfo)
         options = str(given.get("options") or "")
         if not self.is_bare:
@@ -302,7 +304,7 @@ class Connections:
         limit = self.limits.connect if seconds is None else min(self.limits.connect, seconds)
         defaults: dict[str, Any] = {
             "application_name": "hermes-sessions",
-            # The driver knows whole seconds, and 0 would be no limit.
+            # The driver accepts whole seconds only, and 0 means no limit.
             "connect_timeout": max(1, round(limit / hosts)),
             "keepalives_idle": KEEPALIVE.idle,
             "keepalives_interval": KEEPALIVE.interval,
@@ -315,14 +317,14 @@ class Connections:
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
         if seconds is not None and seconds < self.limits.connect:
             settings_given["connect_timeout"] = str(defaults["connect_timeout"])
-        # Whatever the environment says: texts are sent and read as UTF-8.
+        # Text is always UTF-8, regardless of the environment.
         settings_given["client_encoding"] = "UTF8"
         if options:
             settings_given["options"] = options
         return make_conninfo("", **settings_given)
 
     def _arguments(self) -> dict[str, Any]:
-        # Behind a pooler, the next statement may go to a server that has not seen the first.
+        # Behind a pooler, the next statement may run in another server session.
         return {
             "autocommit": True,
             "prepare_threshold": None if self.is_bare else _NEVER_BY_ITSELF,
@@ -342,7 +344,7 @@ class Connections:
         return found
 
     def beginning(self, mode: Mode, lock_timeout: float | None = None) -> bytes:
-        """Return what begins a transaction of this mode, in one round trip."""
+        """Return the statements that begin a transaction of this mode, in one round trip."""
         settings = dict(self._settings()) if self.is_bare else {}
         if lock_timeout is not None and lock_timeout != self.options.lock_timeout:
             settings["lock_timeout"] = f"{max(1, int(lock_timeout * 1000))}ms"
@@ -356,7 +358,7 @@ class Connections:
     # ── life ──────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Close what is idle; connections in use are closed by their users."""
+        """Close idle connections; those in use are closed when they are released."""
         self._closed = True
         if self._pool is not None:
             while self._idle:
@@ -364,7 +366,7 @@ class Connections:
             self._pool.close(timeout=1.0)
 
     def reset_in_child(self) -> None:
-        """Go on in a forked process without what was inherited, which belongs to the parent."""
+        """Drop the inherited connections in a forked child; they belong to the parent."""
         driver.keep_until_exit((self._pool, list(self._idle)))
         self._lock = threading.Lock()
         self._idle = deque()

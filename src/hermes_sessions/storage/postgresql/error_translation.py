@@ -1,4 +1,4 @@
-"""Translates the driver's errors to ours, by table, with the cause kept."""
+"""Translate the driver's errors to ours by a table, and keep the cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 from hermes_sessions import errors
 from hermes_sessions.storage.servers.driver import DriverErrors, Translation
 
-#: For what only a defect, here or in the tables, explains.
+#: For errors that only a bug in this package or damaged tables can explain.
 _DOCTOR: Final = (
     "Run `hermes doctor`: another program may have changed the tables; if it finds nothing, report "
     "this as a defect"
@@ -113,9 +113,9 @@ MISUSED: Final = Translation(errors.StatementRefused, "the driver refused the st
 OTHER: Final = Translation(
     errors.StoreError, "the server failed", "Look into the server's log, then try again"
 )
-#: A server's last words to a client; of a login that fails, the driver has no SQLSTATE.
+#: A server's last message to a client; the driver has no SQLSTATE for a failed login.
 _LAST_WORDS: Final = "FATAL:"
-#: Among them, those of a server that takes no more clients just now.
+#: Parts of messages from a server that accepts no connections at the moment.
 _NOT_NOW: Final = (
     "starting up",
     "shutting down",
@@ -126,11 +126,11 @@ _NOT_NOW: Final = (
     "connection slots",
     "try again later",
 )
-#: After these the same unit may succeed.
+#: Errors after which the same unit of work may succeed.
 _AGAIN: Final = ("40001", "40P01")
-#: A unique key; a row that others refer to, perhaps not in what an isolated unit sees.
+#: A unique key was taken, or a row is referenced, perhaps by one that an isolated unit cannot see.
 _COLLISIONS: Final = ("23505", "23503")
-#: The connection is gone, or the server goes.
+#: The connection was lost, or the server is shutting down.
 _GONE: Final = ("25P03", "57P01", "57P02", "57P03", "57P05")
 
 
@@ -160,17 +160,17 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def is_retryable(error: psycopg.Error) -> bool:
-    """Whether the server gave up this attempt only: a conflict with others, or a deadlock."""
+    """Whether only this attempt failed: a conflict with another transaction, or a deadlock."""
     return error.sqlstate in _AGAIN
 
 
 def is_collision(error: psycopg.Error) -> bool:
-    """Whether it may be what others did since the unit looked."""
+    """Whether a concurrent write may have caused the error."""
     return error.sqlstate in _COLLISIONS
 
 
 def is_connection_lost(error: psycopg.Error, connection: psycopg.Connection | None) -> bool:
-    """Whether nothing more will come over this connection."""
+    """Whether the connection can no longer be used."""
     if error.sqlstate in _GONE or (error.sqlstate or "").startswith("08"):
         return True
     return connection is not None and connection.broken

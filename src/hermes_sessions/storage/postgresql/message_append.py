@@ -1,8 +1,8 @@
-"""Appending one message in one statement: the session's row, the message and the mark together.
+"""Append a message in one statement, which writes the session's row, the message and the mark.
 
-This is what a store does most. The statement is prepared once on each connection and sent through
-``psycopg.pq``, the driver's documented layer below cursors, which costs a third of the processor's
-time of a cursor.
+This is the most frequent operation of a store. The statement is prepared once on each connection
+and sent through ``psycopg.pq``, the driver's documented layer below cursors, which takes a third of
+the CPU time of a cursor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS: Final = {column.name: column.kind for column in MESSAGES.columns}
 #: Parameters before those of the message's columns; see `parameters`.
 _BEFORE: Final = 7
 
-#: A session that is part of a thread, but not what lists show of it, makes that one more recent.
+#: If lists show another session of the same thread, that session becomes more recent.
 _TIP: Final = """, tip AS (
     UPDATE sessions SET last_active = $2
     FROM session WHERE sessions.last_active < $2 AND session.listed = 0
@@ -35,7 +35,7 @@ _TIP: Final = """, tip AS (
 
 
 class Statement(NamedTuple):
-    """A statement, and its name where it is prepared."""
+    """A statement, and its name if it is prepared."""
 
     name: bytes
     sql: bytes
@@ -45,12 +45,12 @@ class Statement(NamedTuple):
 def statement(columns: tuple[str, ...], *, tip_too: bool) -> Statement:
     """Return the statement for a message with these columns; see `parameters`.
 
-    It gives the message's id, or no row when there is no such session or another fence. The one
-    without *tip_too* sees only sessions that have no other tip, and costs the server a fifth less.
+    It returns the message's id, or no row if the session does not exist or has another fence.
+    Without *tip_too*, it finds only sessions that have no other tip, and takes a fifth less time.
     """
     names = ", ".join(columns)
     seen = "" if tip_too else f" AND {HAS_NO_OTHER_TIP}"
-    # Types are named: in a SELECT the server cannot take them from the columns of the INSERT.
+    # Types are given: in a SELECT the server does not infer them from the columns of the INSERT.
     values = ", ".join(
         f"CAST(${number} AS {_CASTS[_KINDS[name]]})"
         for number, name in enumerate(columns, _BEFORE + 1)
@@ -96,16 +96,16 @@ def run_prepared(
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
-    """Run a statement in a transaction of its own; return the number it gives, if any.
+    """Run a statement in its own transaction; return its number, or None without a row.
 
     Raises:
-        psycopg.Error: it was refused, or the connection was lost or given up.
+        psycopg.Error: the server refused it, or the connection was lost or given up.
     """
     if wanted.name in answers.prepared:
         try:
             return _run_known(connection, answers, wanted, params)
         except InvalidSqlStatementName:
-            # The driver drops all there are when a transaction of its own was rolled back.
+            # The driver drops all prepared statements after it rolled a transaction back.
             answers.prepared.clear()
     connection.pgconn.send_prepare(wanted.name, wanted.sql)
     _result(connection, answers)
@@ -129,7 +129,7 @@ def run_once(
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
-    """Do the same without preparing the statement, inside the transaction there is."""
+    """Do the same as `run_prepared`, unprepared and inside the current transaction."""
     connection.pgconn.send_query_params(wanted.sql, params)
     return _number(_result(connection, answers))
 
@@ -140,10 +140,10 @@ def _number(result: pq.abc.PGresult) -> int | None:
 
 
 def _result(connection: psycopg.Connection, answers: ServerResponses) -> pq.abc.PGresult:
-    """Wait for the answer, as long as for a commit."""
+    """Return the response; wait for it as long as for a commit."""
     pgconn = connection.pgconn
     wait = answers.wait_for(connection)
-    # What is larger than the socket's buffer goes out while the server may already be answering.
+    # A statement larger than the socket's buffer is sent while the server may already respond.
     while pgconn.flush():
         wait(True)
         pgconn.consume_input()
@@ -170,6 +170,6 @@ def _refusal(result: pq.abc.PGresult | None) -> psycopg.Error:
     try:
         kind = psycopg.errors.lookup(state.decode())
     except KeyError:
-        # The library's own words: the connection was lost.
+        # libpq's own message: the connection was lost.
         kind = psycopg.OperationalError
     return kind(said.decode("utf-8", "replace"))

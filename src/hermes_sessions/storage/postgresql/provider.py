@@ -102,8 +102,8 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
     def from_url(
         cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> PostgreSQLSessionDBProvider:
-        """A libpq URI, whose query may also name schema, max_connections, lock_timeout,
-        statement_timeout and synchronous_commit.
+        """Open a libpq URI, which may also contain the parameters schema, max_connections,
+        lock_timeout, statement_timeout and synchronous_commit.
         """
         return cls("", options_from_url(url, open_options)).initialize()
 
@@ -117,8 +117,8 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
     def initialize(self, pool: ConnectionPool[Any] | None = None) -> PostgreSQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.
 
-        *pool* is a ``psycopg_pool.ConnectionPool`` of the application's; it is used instead of an
-        own one, and not closed.
+        *pool* is the application's own ``psycopg_pool.ConnectionPool``, used instead of a new one
+        and never closed here.
 
         Raises:
             StoreError: the server cannot be reached, or refuses; the message says what to do.
@@ -222,7 +222,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         )
 
     def reclaim(self) -> None:
-        """Let the server use the space of deleted rows again (VACUUM), and learn what there is."""
+        """Let the server reuse the space of deleted rows and update its statistics (VACUUM)."""
         connections = self._writable()
         connection = self._borrow(connections, None)
         names = ", ".join(f"{self._options.schema}.{table}" for table in OUR_TABLES)
@@ -236,7 +236,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """See `SessionDBProvider.after_explicit_ids`."""
         self._require_our_table(table)
-        # Never backwards: others may have taken numbers that are not visible yet.
+        # Never backwards: other transactions may have used numbers that are not visible yet.
         tx.one(
             f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), GREATEST("
             f"(SELECT COALESCE(MAX(id), 1) FROM {table}), "

@@ -1,4 +1,4 @@
-"""Waiting for a server's answers, for as long as `ResponseTimeouts` says."""
+"""Wait for a server's responses, within the limits of `ResponseTimeouts`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts, 
 
 T = TypeVar("T")
 
-#: Where in the server's code a commit waits for standbys; its words are in the server's language.
+#: The function of the server that waits for standbys; its message depends on the server's locale.
 _REPLICATION_WAIT: Final = "SyncRepWaitForLSN"
 
 
 class ServerResponses:
-    """What is known about one connection, and how long its answers are waited for.
+    """The state of one connection, and the limits of its waits.
 
     A connection that is given up is closed at once and never used again.
     """
@@ -31,7 +31,7 @@ class ServerResponses:
         self, limits: ResponseTimeouts, is_alive: Callable[[psycopg.Connection], bool] | None
     ) -> None:
         """See `ResponseWait` for *is_alive*."""
-        #: The names of the statements that were prepared on it.
+        #: The names of the statements prepared on the connection.
         self.prepared: set[bytes] = set()
         self._limits = limits
         self._is_alive = is_alive
@@ -39,9 +39,9 @@ class ServerResponses:
         self._is_unreplicated = False
 
     def bind(self, connection: psycopg.Connection) -> None:
-        """Let everything the driver waits for on *connection* be limited."""
+        """Limit all waits of the driver on *connection*."""
         connection.add_notice_handler(self._look_at)
-        # The driver has no other way to limit what a connection waits for.
+        # The driver has no other way to limit the waits of a connection.
         setattr(connection, "wait", partial(self._wait, connection))  # noqa: B010
 
     def unbind(self, connection: psycopg.Connection) -> None:
@@ -59,14 +59,14 @@ class ServerResponses:
             self._seconds = before
 
     def committing(self) -> Any:
-        """Let what commits in the block wait as long as a commit may."""
+        """Apply the limit of a commit to the waits in the block."""
         return self.allowing(self._limits.commit)
 
     def _silence(self, connection: psycopg.Connection, seconds: float) -> ResponseWait:
         is_alive = None if self._is_alive is None else partial(self._is_alive, connection)
         return ResponseWait(self._limits, seconds, is_alive)
 
-    # ── what the driver waits for ─────────────────────────────────────────────────────────────
+    # ── waits of the driver ───────────────────────────────────────────────────────────────────
 
     def _wait(
         self, connection: psycopg.Connection, gen: PQGen[T], *arguments: Any, **named: Any
@@ -77,12 +77,13 @@ class ServerResponses:
         self.require_replicated(connection)
         return result
 
-    # ── what is waited for below the driver's cursors ─────────────────────────────────────────
+    # ── waits below the driver's cursors ──────────────────────────────────────────────────────
 
     def wait_for(self, connection: psycopg.Connection) -> Callable[[bool], None]:
-        """Return what waits for a commit until the socket can be read, or written if it is told so.
+        """Return a function that waits until the socket can be read, or with True, written; its
+        limit is that of a commit.
 
-        Raises `psycopg.OperationalError`, there, when the connection is given up.
+        It raises `psycopg.OperationalError` when the connection is given up.
         """
         silence = self._silence(connection, self._limits.commit)
         descriptor = connection.pgconn.socket
@@ -102,9 +103,9 @@ class ServerResponses:
             self._is_unreplicated = True
 
     def require_replicated(self, connection: psycopg.Connection) -> None:
-        """Give the connection up if the server stopped waiting for a standby: what it called
-        committed may be lost with it. Whether the standby has it is found out as after any lost
-        connection.
+        """Give the connection up if the server stopped waiting for a standby: the commit that it
+        reported may be lost with the server. Whether the standby has the commit is then checked as
+        after any lost connection.
         """
         if self._is_unreplicated:
             _give_up(connection, "the server did not wait until a standby had the commit")
@@ -133,7 +134,7 @@ def _give_up(connection: psycopg.Connection, why: str) -> None:
 
 
 def _is_ready(descriptor: int, seconds: float, writing: bool) -> bool:
-    """Wait as Python waits: Ctrl-C interrupts it."""
+    """Wait in Python, so that Ctrl-C interrupts it; return whether the socket is ready."""
     if not hasattr(select, "poll"):  # On Windows.
         return any(select.select([descriptor], [descriptor] if writing else [], [], seconds))
     waiting = select.poll()

@@ -46,7 +46,7 @@ _TYPES: Final = {
     "real": "DOUBLE PRECISION",
     "integer": "BIGINT",
 }
-#: What numbered variants of a title share; see model.title.family_key.
+#: The key that numbered variants of a title share; see model.title.family_key.
 _GENERATED: Final = {
     "title_key": """"title_key" TEXT COLLATE "C" GENERATED ALWAYS AS (
     CASE WHEN length(rtrim(title, '0123456789')) < length(title)
@@ -56,7 +56,7 @@ _GENERATED: Final = {
     END) STORED"""
 }
 
-#: The only lexeme of document 0, which every sound index has.
+#: The only lexeme of document 0, which every intact index contains.
 SENTINEL_WORD: Final = "w__"
 INSERT_SENTINEL: Final = (
     f"INSERT INTO search_documents (number, tokens) VALUES (0, '{SENTINEL_WORD}:1'::TSVECTOR)"
@@ -117,8 +117,8 @@ _EDGE_KIND: Final = """CASE
 _MOVED: Final = """NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
     AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id
     AND (OLD.parent_session_id IS NOT NULL OR OLD.edge_kind IS NULL)"""
-#: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see ``repositories.derived_columns``.
+#: For other programs that write documented columns: triggers complete their rows, and record the
+#: sessions whose derived columns must be computed again; see ``repositories.derived_columns``.
 _CHANGE_NOTES: Final = f"""
 CREATE FUNCTION {{schema}}.sessions_complete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     NEW.conversation_id := COALESCE((SELECT p.conversation_id FROM {{schema}}.sessions p
@@ -183,7 +183,7 @@ END $$;
 CREATE TRIGGER messages_note_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.messages_note_delete();
 """
-#: Until now, nothing noted what other programs changed: all is worked out once.
+#: Changes by other programs were not recorded before this step: everything is computed once.
 _NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions"
 
 
@@ -217,7 +217,7 @@ def _names(columns: tuple[str, ...]) -> str:
 
 
 def _declared(step: str) -> tuple[str, ...]:
-    """Return what a step does to declared tables: columns are added, tables created."""
+    """Return the statements by which a step adds declared columns and creates declared tables."""
     added = [
         f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
     ]
@@ -252,11 +252,11 @@ MIGRATIONS: Final = (
 def make_current(
     connection: psycopg.Connection, schema: str, *, may_write: bool, back_up: BackUp
 ) -> int:
-    """Bring the tables up to date, if that is needed and allowed; return the level that a writer
-    must know. *connection* is inside no transaction.
+    """Migrate the tables, if that is needed and allowed; return the level that a writer must
+    know. *connection* must not be in a transaction.
 
     Raises:
-        StoreMissing: there are no tables, and they may not be created.
+        StoreMissing: the tables do not exist, and may not be created.
     """
     done = _steps_taken(connection, schema)
     if missing(MIGRATIONS, done) and not may_write and not done:
@@ -318,10 +318,10 @@ def _migrate(
 
 
 def _require_owner(connection: psycopg.Connection, schema: str, steps: list[Migration]) -> None:
-    """Refuse before anything is backed up or changed: only who owns a table may change it.
+    """Require the owner of the tables, before anything is backed up or changed.
 
     Raises:
-        StoreReadOnly: this role may not take the steps; the text names the one that may.
+        StoreReadOnly: this role may not run the steps; the message names the one that may.
     """
     found = connection.execute(
         "SELECT pg_get_userbyid(relowner), current_user, pg_has_role(relowner, 'USAGE') "

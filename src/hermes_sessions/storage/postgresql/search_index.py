@@ -41,9 +41,9 @@ from hermes_sessions.text.token_encoder import CUT, GAP
 
 logger = logging.getLogger(__name__)
 
-#: How many places of one word a tsvector keeps.
+#: The number of positions of one word that a tsvector keeps.
 _MOST_PLACES: Final = 255
-#: In documents where that was not enough.
+#: Marks documents in which a word has more positions.
 _CROWDED: Final = "o__"
 _MATCHES: Final = "SELECT number FROM search_documents WHERE tokens @@ CAST(? AS TSQUERY)"
 _DAMAGE: Final = (
@@ -75,7 +75,7 @@ class _TSQuerySyntax:
 
     def but_not(self, wanted: str, unwanted: str) -> str:
         if _CROWDED in unwanted:
-            # It may lack what it seems to have: the text decides.
+            # The tsvector may lack positions: the text decides.
             return f"({wanted} & (!{unwanted} | '{_CROWDED}'))"
         return f"({wanted} & !{unwanted})"
 
@@ -108,7 +108,7 @@ class TSVectorIndex(ServerIndex[str]):
 
     def is_sound(self, tx: ReadTransaction) -> bool:
         """See `SearchIndex.is_sound`."""
-        # Asked without touching the table first: a failed statement would end the transaction.
+        # Checked in the catalog first: a failed statement would end the transaction.
         return tx.one(_SOUND) == (1,) and tx.one(
             "SELECT number FROM search_documents WHERE number = 0 AND tokens @@ CAST(? AS TSQUERY)",
             (f"'{SENTINEL_WORD}'",),
@@ -135,7 +135,7 @@ class TSVectorIndex(ServerIndex[str]):
         span: IdRange,
     ) -> list[int]:
         bound = span.as_sql("number")
-        # Fenced: else the planner walks all messages backwards for a word that hardly any has.
+        # Materialized: otherwise the planner scans all messages backwards for a rare word.
         rows = tx.all(
             f"WITH found AS MATERIALIZED ({_MATCHES} AND {bound.sql}) "
             f"SELECT m.id FROM found f JOIN messages m ON m.id = f.number "
@@ -195,7 +195,7 @@ _LOCKED: Final = (
     "AND pid IS DISTINCT FROM pg_backend_pid() LIMIT 1"
 )
 
-#: Whether the table belongs to a role that this one cannot act for.
+#: Whether the table belongs to a role whose privileges this role does not have.
 _OF_ANOTHER: Final = (
     "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('search_documents') "
     "AND NOT pg_has_role(relowner, 'USAGE')"
@@ -203,10 +203,10 @@ _OF_ANOTHER: Final = (
 
 
 def _empty(tx: WriteTransaction) -> None:
-    """Forget all documents, as a role that may change rows but not tables."""
+    """Delete all documents, for a role that may change rows but not tables."""
     if tx.one(_SOUND) != (1,):
         raise StoreReadOnly(
-            "The search index is damaged, and this role may not make it anew. Run "
+            "The search index is damaged, and this role may not rebuild it. Run "
             "`hermes sessions optimize` once as the role that owns the tables."
         )
     tx.run("DELETE FROM search_documents")

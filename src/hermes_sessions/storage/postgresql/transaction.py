@@ -1,4 +1,4 @@
-"""Statements on one connection, with the codec applied to every text."""
+"""Run statements on one connection, with the codec applied to every text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _cursor_numbers: Final = count()
 
 
 class _NumberLoader(Loader):
-    """Sums of whole numbers arrive as ``numeric``; they are whole numbers here, too."""
+    """Load whole ``numeric`` values as int: sums of integers arrive as ``numeric``."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data).decode("ascii")
@@ -42,7 +42,7 @@ class PsycopgTransaction:
         self.lent = connection
         self._answers = answers
         self._cursor = psycopg.RawCursor(connection)
-        # Here and not on the connection, which may be the application's.
+        # Not on the connection, which may belong to the application.
         self._cursor.adapters.register_loader("numeric", _NumberLoader)
 
     def one(self, sql: str, params: Params = ()) -> Row | None:
@@ -68,7 +68,7 @@ class PsycopgTransaction:
         finally:
             with suppress(psycopg.Error):
                 cursor.close()
-            # With a connection that was lost meanwhile, only the second time says nothing to it.
+            # If the connection was lost meanwhile, only the second close sends nothing.
             cursor.close()
 
     def run(self, sql: str, params: Params = ()) -> int:
@@ -95,8 +95,8 @@ class PsycopgTransaction:
         return int(row[0])
 
     def commit(self, mark: str, *, is_noted: bool = False) -> None:
-        """See `ServerTransaction.commit`. The answer to ``COMMIT`` tells: a server that had left
-        the transaction, or rolls it back instead, says so there, without an error.
+        """See `ServerTransaction.commit`. The response to ``COMMIT`` is checked: a server that had
+        left the transaction, or rolls it back instead, reports that there, without an error.
         """
         statements = ("COMMIT",) if is_noted else (noted(mark), "COMMIT")
         is_left = is_at_rest(self.lent)
@@ -117,7 +117,7 @@ class PsycopgTransaction:
 def is_ended(
     connection: psycopg.Connection, answers: ServerResponses, how: Literal["COMMIT", "ROLLBACK"]
 ) -> bool:
-    """End a transaction that may be left; return whether the connection can be used again."""
+    """End an open transaction, if any; return whether the connection can be used again."""
     if not is_at_rest(connection) and not connection.closed:
         try:
             with answers.committing():
@@ -128,13 +128,13 @@ def is_ended(
 
 
 def is_at_rest(connection: psycopg.Connection) -> bool:
-    """Whether it is known to be outside any transaction, and not lost."""
+    """Whether the connection is not lost and certainly outside any transaction."""
     return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 @lru_cache(maxsize=1024)
 def numbered(sql: str) -> bytes:
-    """Return the statement with ``$1``, ``$2`` … for its question marks."""
+    """Return the statement with its question marks replaced by ``$1``, ``$2`` …"""
     pieces = sql.split("?")
     text = pieces[0] + "".join(f"${n}{piece}" for n, piece in enumerate(pieces[1:], 1))
     return text.encode()

@@ -1,1 +1,1 @@
-"""What every server database has in common: units of work, connections, steps of the schema."""
+"""Shared parts of all server databases: units of work, connections, migrations."""

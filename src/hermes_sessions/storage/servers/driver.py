@@ -45,7 +45,7 @@ class _Forking:
 
 
 _forking: Final = _Forking()
-#: Tell these connections when the process was forked, as long as they live.
+#: Objects to notify of a fork, as long as they live.
 watch: Final = _forking.watch
 
 
@@ -143,21 +143,21 @@ class Translation(NamedTuple):
     next_step: str
 
     def error_at(self, location: str, said: str) -> StoreError:
-        """Return the error; *said* are the words of the server or driver."""
+        """Return the error; *said* is the message of the server or driver."""
         return self.error(f"{location}: {self.says} ({said}). {self.next_step}.")
 
 
 class DriverErrors(NamedTuple):
     """How to interpret the errors of a driver."""
 
-    #: The class of all of them.
+    #: The base class of all its errors.
     base: type[Exception]
-    #: Our error for one, naming the server it happened on.
+    #: Returns our error for one, which names the server.
     translate: Callable[[Any, str], StoreError]
-    #: Whether the server gave up this attempt only.
+    #: Whether only this attempt failed.
     is_retryable: Callable[[Any], bool]
     #: Whether a concurrent write may have caused the error: a unique key was taken, or a row is now
     #: referenced.
     is_collision: Callable[[Any], bool]
-    #: Whether nothing more will come over this connection.
+    #: Whether the connection can no longer be used.
     is_connection_lost: Callable[[Any, Any], bool]

@@ -1,4 +1,4 @@
-"""Named steps that lead to a server's tables, and which of them a program must know to write."""
+"""Named migrations of a server's tables, and the level that a program must know to write."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from hermes_sessions.errors import SchemaRefused
 from hermes_sessions.storage.provider import MigrationSteps
 
-#: What this version knows: a store that asks for more is not written to.
+#: The level of this version, which does not write to a store that requires a higher one.
 WRITER_LEVEL: Final = 1
 
-#: Backs a store up that has taken these steps.
+#: Backs up a store that has run these steps.
 BackUp = Callable[[Collection[str]], None]
 
 #: One that was only started has no time yet.
@@ -28,20 +28,20 @@ class Migration(NamedTuple):
 
 
 def require_known_level(level: int) -> None:
-    """Refuse to write what a newer version made.
+    """Refuse to write to a store of a newer version.
 
     Raises:
-        SchemaRefused: the store asks for more than this version knows.
+        SchemaRefused: the store requires a higher level than this version has.
     """
     if level > WRITER_LEVEL:
         raise SchemaRefused(
             f"The store was changed by a newer version of Hermes Sessions (level {level}, this one "
-            f"knows {WRITER_LEVEL}). Update this program to write; reading goes on."
+            f"knows {WRITER_LEVEL}). Update this program to write; reading still works."
         )
 
 
 def steps_of(declared: Iterable[Migration], taken: Collection[str]) -> MigrationSteps:
-    """Return the steps taken, and what is left."""
+    """Return the steps that were run, and those that remain."""
     return MigrationSteps.of([(step.name, step.finishing) for step in declared], taken)
 
 

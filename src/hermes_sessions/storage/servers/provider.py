@@ -1,4 +1,4 @@
-"""What providers of server databases share: lending, running, resolving and appending.
+"""The base of server providers: lend connections, run units, resolve commits, append messages.
 
 A provider adds its driver's connections, transactions, errors and statements. The steps here are
 the same on every server, so that a lost connection has the same consequences on all of them; see
@@ -81,7 +81,7 @@ _MARK: Final = ("mark", "message_id", "marked_at")
 class ServerProvider(SessionDBProvider, Generic[C, S]):
     """The base of providers for server databases; subclasses supply the driver's parts."""
 
-    #: A server that does not answer would keep it busy until all of its waits are over.
+    #: A server that does not answer would keep the indexer busy until all of its waits end.
     closing_seconds = 5.0
     _driver_errors: ClassVar[DriverErrors]
     _options: ServerOptions
@@ -93,7 +93,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         #: Known sessions that lists show by another tip; appending to them needs more statements.
         self._with_other_tip: set[str] = set()
 
-    # ── what differs ──────────────────────────────────────────────────────────────────────────
+    # ── provided by subclasses ────────────────────────────────────────────────────────────────
 
     @property
     @abstractmethod
@@ -113,7 +113,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         self, connections: C, lent: S, mode: Mode, lock_wait: float | None
     ) -> ServerTransaction:
         """Return a new transaction, in which statements wait for rows for *lock_wait* seconds
-        (None: as configured). May raise what the driver raises.
+        (None: as configured). May raise the driver's errors.
         """
 
     @abstractmethod
@@ -162,7 +162,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
 
         The caller must hold the migration lock, so that only one process does it.
         """
-        # Needed as rarely as a migration.
+        # Loaded late: only a migration needs it.
         from hermes_sessions.storage.migration_backup import BackupSource, back_up_before_migration
         from hermes_sessions.storage.transfer.copy_ledger import identity_of
 
@@ -204,7 +204,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         return self._options.read_only
 
     def _patience(self, connections: C, wanted: float | None = None) -> float:
-        """Return for how many seconds a unit is run again, if *wanted* for fewer than usual."""
+        """Return the seconds during which a unit is retried: *wanted*, at most as configured."""
         usual = self._options.lock_timeout
         return max(0.0, min(wanted or usual, usual, connections.limits.seconds_left()))
 
@@ -359,7 +359,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             connections.release(lent, keep=number is not None or self._is_reset(connections, lent))
         return number
 
-    # ── what went wrong ───────────────────────────────────────────────────────────────────────
+    # ── errors ────────────────────────────────────────────────────────────────────────────────
 
     def _translated(self, error: Exception, connections: C) -> StoreError:
         return self._driver_errors.translate(error, connections.location)
@@ -367,10 +367,10 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _failed(
         self, error: Exception, connections: C, lent: S, unknown: CommitUnknown | None
     ) -> Exception:
-        """Return what to raise for the driver's error; *unknown* if a commit had been sent."""
+        """Return the exception for the driver's error; *unknown* if a commit had been sent."""
         ours = self._translated(error, connections)
         if self._driver_errors.is_retryable(error):
-            # Nothing was stored, whatever became of the connection since.
+            # Nothing was stored, even if the connection was lost since.
             return RetryUnit(ours)
         if self._driver_errors.is_connection_lost(error, lent):
             return unknown or RetryUnit(ours)
@@ -386,7 +386,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """Return the result of a unit whose commit got no answer, if it happened.
 
         Raises:
-            RetryUnit: it did not, and never will: its mark is ours now.
+            RetryUnit: it did not happen and never will, because this call has set its mark.
         """
         with time_limit(RESOLVE_SECONDS):
             return self._resolve_now(connections, lost)
@@ -406,7 +406,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             raise CommitUnresolved(error) from error
         is_clean = False
         try:
-            # Waits for the end of a commit under way. A mark that is there stays as it is.
+            # Waits for the end of a commit in flight. An existing mark is not changed.
             tx.run(
                 self.dialect.upsert("write_marks", _MARK, ("mark",), update=("mark",)),
                 (lost.mark, NEVER, time.time()),
@@ -446,17 +446,17 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 
     def size_bytes(self) -> int:
-        """See `SessionDBProvider.size_bytes`; as far as the server tells it."""
+        """See `SessionDBProvider.size_bytes`; as the server reports it."""
         with self.read() as tx:
             return self._size(tx)
 
     def space(self, has_time: Callable[[], bool] | None = None) -> Space:
-        """See `SessionDBProvider.space`; as far as the server tells it, which is at once."""
+        """See `SessionDBProvider.space`; the server reports it at once."""
         del has_time
         with self.read() as tx:
             return self._space(tx)
 
-    def _space(self, tx: ReadTransaction) -> Space:  # noqa: ARG002 - for those who can tell
+    def _space(self, tx: ReadTransaction) -> Space:  # noqa: ARG002 - for subclasses
         return Space()
 
     def steps(self) -> MigrationSteps:
@@ -470,7 +470,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
 
 
 def _reach_by(connections: ConnectionSource) -> float:
-    """Return when a unit that begins now must have a connection, by the monotonic clock."""
+    """Return the monotonic time by which a unit that starts now must have a connection."""
     return time.monotonic() + connections.limits.reach
 
 

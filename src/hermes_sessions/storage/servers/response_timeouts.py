@@ -1,4 +1,4 @@
-"""How long a server may leave a question unanswered, counted on this side.
+"""Limits for the response times of a server, enforced by the client.
 
 A server's own limits do not help when it is frozen, and the network does not notice: the system
 continues to accept what is sent to it. So every wait ends here as well. A commit may wait as long
@@ -23,8 +23,8 @@ from hermes_sessions.storage.servers.driver import MOST_SECONDS, ServerOptions
 
 
 class Keepalive(NamedTuple):
-    """When the system asks whether the other end is there: seconds of rest, seconds between two
-    questions, and how many stay unanswered.
+    """TCP keepalive: seconds of idle time before the first probe, seconds between two probes, and
+    the number of unanswered ones.
     """
 
     idle: int
@@ -32,29 +32,29 @@ class Keepalive(NamedTuple):
     probes: int
 
 
-#: Seconds beyond the server's own limit, so that what it says about that arrives first.
+#: Seconds beyond the server's own limit, so that its error arrives first.
 _GRACE: Final = 2.0
-#: Seconds for a statement that the server itself would not stop: far above what one takes.
+#: Seconds for a statement that the server would not stop: far more than one takes.
 _UNSTOPPED_SECONDS: Final = 600.0
 #: Seconds for a new connection, at least and at most; all hosts of a cluster share them.
 _CONNECT_SECONDS: Final = (5.0, 10.0)
-#: Seconds to answer one that only asks whether the server lives.
+#: Seconds for the response to a liveness check.
 _PROBE_SECONDS: Final = (2.0, 5.0)
-#: Seconds of silence after which a node of a cluster is asked; the others may answer by then.
+#: Seconds of silence after which a node of a cluster is checked; another one may answer by then.
 _NODE_SILENCE_SECONDS: Final = (0.5, 5.0)
-#: Seconds to find out what became of a commit without an answer, for each attempt.
+#: Seconds for each attempt to find out whether a commit without a response happened.
 RESOLVE_SECONDS: Final = 5.0
-#: Seconds after which the system calls a connection dead whose other end is gone; how it finds out.
+#: Seconds after which the system closes a connection to a machine that is down, and its probes.
 LOST_AFTER_SECONDS: Final = 30
 KEEPALIVE: Final = Keepalive(idle=15, interval=5, probes=3)
-#: Seconds to wait for another process that changes the tables, and perhaps backs them up first.
+#: Seconds to wait for another process that migrates the tables, and perhaps backs them up first.
 MIGRATION_TURN_SECONDS: Final = 600
 #: Seconds for one statement that changes the tables: of a large store, all rows may be written.
 MIGRATION_SECONDS: Final = 4 * 3600
 
 
 class _ThreadDeadline(threading.local):
-    """When the waits of the present thread end, by the monotonic clock."""
+    """The monotonic time at which the waits of the current thread end."""
 
     until: float = math.inf
 
@@ -64,8 +64,8 @@ _deadline: Final = _ThreadDeadline()
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Let all that this thread waits for in the block end within *seconds* altogether; a limit
-    around the block holds as well.
+    """Limit all waits of this thread in the block to *seconds* in total; an outer limit still
+    applies.
     """
     before = _deadline.until
     _deadline.until = min(before, time.monotonic() + seconds)
@@ -86,7 +86,7 @@ class ResponseTimeouts:
     def __init__(
         self, options: ServerOptions, *, stops_writes: bool = True, nodes: int = 1
     ) -> None:
-        """*stops_writes*: whether every server stops what writes for longer than allowed, too.
+        """*stops_writes*: whether the server also stops writing statements that take too long.
         *nodes*: how many servers could answer instead of one that does not.
         """
         self.commit = options.lock_timeout + _GRACE
@@ -108,12 +108,12 @@ class ResponseTimeouts:
         self._left = options.seconds_left
 
     def seconds_left(self) -> float:
-        """Return how long the present thread may still wait for anything; infinite by default."""
+        """Return how many seconds the current thread may still wait; infinite by default."""
         left = _deadline.until - time.monotonic()
         return left if self._left is None else min(left, self._left())
 
     def is_probed(self, seconds: float) -> bool:
-        """Whether a server is asked if it lives, during a wait that may take *seconds*."""
+        """Whether a wait that may take *seconds* includes liveness checks."""
         return seconds > self.commit or (self._probes_commits and seconds == self.commit)
 
 
@@ -134,23 +134,23 @@ class ResponseWait:
     ) -> None:
         self._limits = limits
         self._seconds = seconds
-        # Most commits are given up before a question whether the server lives would be answered.
+        # Most commits are given up before a liveness check would end.
         self._is_alive = is_alive if limits.is_probed(seconds) else None
         self.heard()
 
     def heard(self) -> None:
-        """Begin to count again: something was sent or arrived."""
+        """Restart the count: data was sent or received."""
         now = time.monotonic()
         self._until = now + self._seconds
         self._probe_at = now + self._limits.probe_after if self._is_alive else self._until
 
     def remaining(self) -> float:
-        """Return for how many seconds to wait before the next `is_over`."""
+        """Return the seconds to wait before the next call of `is_over`."""
         left = min(self._until, self._probe_at) - time.monotonic()
         return max(min(left, self._limits.seconds_left()), 0.01)
 
     def is_over(self) -> bool:
-        """Whether to give the connection up; may ask the server whether it lives."""
+        """Whether to give the connection up; may check whether the server is alive."""
         now = time.monotonic()
         if now >= self._until or self._limits.seconds_left() <= 0:
             return True
@@ -163,5 +163,5 @@ class ResponseWait:
 
     @property
     def complaint(self) -> str:
-        """What to say when it is over."""
+        """The error message when the wait is over."""
         return "the server took what was sent and did not answer in time"

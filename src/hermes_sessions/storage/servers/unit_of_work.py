@@ -1,7 +1,7 @@
-"""Units of work on a server: run again when the server asks for it, resolved when it went silent.
+"""Run units of work on a server: retry conflicts, and resolve commits that got no response.
 
 A unit whose connection was lost before its commit was sent has not happened and is run again. One
-whose commit was sent may or may not have happened: a mark that every unit writes tells (see
+whose commit was sent may or may not have happened: the mark that every unit writes shows it (see
 ``docs/decisions/0010-servers.md``).
 """
 
@@ -29,7 +29,7 @@ NEVER: Final = -1
 
 
 class RetryUnit(Exception):
-    """Nothing of the unit happened, and another attempt may succeed; ``error`` if none does."""
+    """Nothing of the unit was stored, and a retry may succeed; ``error`` is raised if none does."""
 
     def __init__(self, error: StoreError) -> None:
         self.error = error
@@ -73,7 +73,8 @@ def run_unit(
     and raises `RetryUnit` if it did not and never will.
 
     Raises:
-        StoreError: the unit did not happen; `StoreUnavailable` says so if that is not known.
+        StoreError: the unit was not stored; the message of `StoreUnavailable` says if that is
+            unknown.
     """
     until = time.monotonic() + patience
     pause = _FIRST_PAUSE
@@ -87,7 +88,7 @@ def run_unit(
         except CommitUnknown as lost:
             unknown = lost
         except RetryUnit as again:
-            # While a commit is unknown, only the way to the answer failed: it is asked for again.
+            # While a commit is unresolved, only the query for its result failed: query again.
             if not isinstance(again, CommitUnresolved):
                 unknown = None
             collisions += isinstance(again, UnitCollision)
