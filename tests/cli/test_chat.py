@@ -580,7 +580,7 @@ class TestConversation:
                 type_in(terminal, f"/export {asked}\r", f"Wrote {here}/{name}.")
             type_in(terminal, f"/export {here}/a.md\r", "exists already.")
             type_in(terminal, f"/export {hermes.store}-wal\r", "Error:")
-            type_in(terminal, "/export ~nobody/x.md\r", "cannot be written: No such file")
+            type_in(terminal, "/export ~nobody/x.md\r", "x.md: No such file")
             type_in(terminal, f"/export {'x' * 300}\r", "cannot be written: File name too long.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
