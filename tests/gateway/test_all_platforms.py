@@ -152,7 +152,7 @@ class Everywhere:
         with process:
             try:
                 log = _Log(process)
-                port = log.wait_for(r"expected at port (\d+)")
+                port = log.wait_for(r"listening for messages on port (\d+)")
                 log.wait_for(r"(ready): ")
                 self.whatsapp.callback = lambda: f"http://127.0.0.1:{port}/whatsapp"
                 yield

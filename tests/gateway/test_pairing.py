@@ -98,5 +98,5 @@ def test_namespaces_do_not_see_each_other(db: SessionDB, senders: Senders) -> No
 
 
 def test_a_decision_needs_an_id(senders: Senders) -> None:
-    with pytest.raises(InvalidInput, match="Say who"):
+    with pytest.raises(InvalidInput, match="Give the sender's id"):
         senders.decide("telegram", "", "allowed")

@@ -79,7 +79,7 @@ class TestReceiving:
         lane = harness.lane()
         with pytest.raises(NotFound, match="get_or_create_session"):
             harness.mail.put(lane.id + 1, "message", "ann", "a")
-        with pytest.raises(InvalidInput, match="known are"):
+        with pytest.raises(InvalidInput, match="use one of"):
             harness.mail.put(lane, "shout", "ann", "a")  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="JSON"):
             harness.mail.put(lane, "message", "ann", "a", {"media": object()})

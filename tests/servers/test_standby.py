@@ -247,4 +247,8 @@ def promote(standby: Server) -> None:
     import psycopg
 
     with psycopg.connect(postgresql_url(standby), autocommit=True) as connection:
-        connection.execute("SELECT pg_promote()")
+        # Not waiting inside the statement: replay cancels one whose snapshot is in its way.
+        connection.execute("SELECT pg_promote(wait => false)")
+        until = time.monotonic() + 60
+        while connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+            assert time.monotonic() < until, "the standby was not promoted"
