@@ -70,7 +70,7 @@ def test_from_the_home_to_the_configured_server(
     assert lines["Version"].startswith("PostgreSQL 1")
     assert (lines["Sessions"], lines["Messages"]) == ("10 (1 archived)", "18")
     assert lines["Connections"].endswith("open, at most 10")
-    assert lines["Schema"] == "up to date (0008_changes)"
+    assert lines["Schema"] == "up to date (0009_integrations)"
     whole = filled.call("sessiondb", "status", "--json")
     assert "sesame" not in whole.out + status.out
     assert whole.json["schema"] == {
@@ -82,6 +82,7 @@ def test_from_the_home_to_the_configured_server(
             "0006_erasure",
             "0007_holds",
             "0008_changes",
+            "0009_integrations",
         ],
         "waiting": [],
         "finishing": [],

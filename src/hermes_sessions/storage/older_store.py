@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from hermes_sessions.storage.provider import Params, ReadTransaction, Row, SessionDBProvider
 from hermes_sessions.storage.tables import ALL_TABLES, COLUMN_STEPS, Column, added_by
+
+_WORD: Final = re.compile(r"\w+")
 
 
 def reading_older(provider: SessionDBProvider) -> SessionDBProvider:
@@ -22,10 +24,6 @@ def reading_older(provider: SessionDBProvider) -> SessionDBProvider:
     if not COLUMN_STEPS or not provider.read_only:
         return provider
     missing = [column for step in provider.steps().waiting for _, column in added_by(step)]
-    names = {column.name for column in missing}
-    # A column name that another table also has is ambiguous in a statement.
-    shared = {c.name for t in ALL_TABLES for c in t.columns if c.since is None and c.name in names}
-    missing = [column for column in missing if column.name not in shared]
     return cast("SessionDBProvider", _OlderStore(provider, missing)) if missing else provider
 
 
@@ -40,6 +38,15 @@ class _OlderStore:
         }
         names = "|".join(map(re.escape, self._defaults))
         self._named = re.compile(rf'(?:\b\w+\.)?(?:"({names})"|\b({names})\b)')
+        #: Tables that have a column of such a name: a statement about them means theirs.
+        self._owners: dict[str, list[str]] = {
+            name: [
+                table.name
+                for table in ALL_TABLES
+                if any(column.name == name for column in table.created_with())
+            ]
+            for name in self._defaults
+        }
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._provider, name)
@@ -54,7 +61,13 @@ class _OlderStore:
             yield _OlderTransaction(tx, self._without)
 
     def _without(self, sql: str) -> str:
-        return self._named.sub(lambda found: self._defaults[found[1] or found[2]], sql)
+        words = set(_WORD.findall(sql))
+
+        def replaced(found: re.Match[str]) -> str:
+            name = found[1] or found[2]
+            return found[0] if words.intersection(self._owners[name]) else self._defaults[name]
+
+        return self._named.sub(replaced, sql)
 
 
 class _OlderTransaction:

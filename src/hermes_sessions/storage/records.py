@@ -49,6 +49,27 @@ class SessionRecord(TypedDict):
     rewind_count: int
     archived_at: float | None
     pinned_at: float | None
+    session_key: str | None
+    chat_id: str | None
+    chat_type: str | None
+    thread_id: str | None
+    display_name: str | None
+    #: JSON text.
+    origin_json: str | None
+    expiry_finalized: int
+    cwd: str | None
+    git_branch: str | None
+    git_repo_root: str | None
+    compression_failure_cooldown_until: float | None
+    compression_failure_error: str | None
+    compression_fallback_streak: int
+    profile_name: str | None
+    archived: int
+    revision: int
+    #: JSON text, like the next one.
+    metadata: str | None
+    tags: str | None
+    workspace_id: str | None
 
 
 class RecentSession(SessionRecord):
@@ -105,6 +126,13 @@ class MessageRecord(TypedDict):
     external_id: str | None
     active: int
     compacted: int
+    effect_disposition: str | None
+    platform_message_id: str | None
+    observed: int
+    api_content: str | None
+    #: The framework's object, as it was given.
+    payload: Any
+    payload_private: int
 
 
 class ConversationMessage(TypedDict, total=False):

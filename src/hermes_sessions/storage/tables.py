@@ -69,6 +69,8 @@ class Index(NamedTuple):
     columns: tuple[str, ...]
     unique: bool = False
     sqlite: str = ""
+    #: The migration that adds it; None when its table was created with it.
+    since: str | None = None
 
 
 class Table:
@@ -111,6 +113,10 @@ class Table:
         """Return the columns that the table is created with; the others come with later steps."""
         return tuple([column for column in self.columns if column.since is None])
 
+    def indexes_of(self, step: str | None = None) -> list[Index]:
+        """Return the indexes that a migration adds; those of the created table for None."""
+        return [index for index in self.indexes if index.since == step]
+
 
 def names_of(table: Table, *access: Access) -> list[str]:
     """Return the names of the columns with one of these kinds of access, in order."""
@@ -120,6 +126,11 @@ def names_of(table: Table, *access: Access) -> list[str]:
 def given(table: Table, *holds: Holds) -> list[str]:
     """Return the names of the columns that callers state and that hold one of these."""
     return [c.name for c in table.columns if c.access == "given" and c.holds in holds]
+
+
+def _added(step: str, *columns: Column) -> tuple[Column, ...]:
+    """Return columns that a migration adds to an existing table."""
+    return tuple([column._replace(since=step) for column in columns])
 
 
 SESSIONS: Final = Table(
@@ -384,6 +395,74 @@ SESSIONS: Final = Table(
             copied=False,
             since="0003_lifecycle",
         ),
+        *_added(
+            "0009_integrations",
+            Column("session_key", "name", "The key of the messenger chat that it belongs to."),
+            Column("chat_id", "name", "The id of the messenger chat."),
+            Column("chat_type", "text", "The kind of chat, such as `dm` or `group`."),
+            Column("thread_id", "name", "The id of the thread in the chat."),
+            Column("display_name", "text", "The name of the chat, for people."),
+            Column("origin_json", "text", "Where it came from, as a JSON object.", meaning="json"),
+            Column(
+                "expiry_finalized",
+                "integer",
+                "1 once a messenger gateway has run the hooks of its end.",
+                default=0,
+                meaning="flag",
+            ),
+            Column("cwd", "text", "The working directory when it started."),
+            Column("git_branch", "text", "The git branch of that directory."),
+            Column("git_repo_root", "text", "The root of the git repository there."),
+            Column(
+                "compression_failure_cooldown_until",
+                "real",
+                "Until when compression is not tried again after a failure.",
+            ),
+            Column("compression_failure_error", "text", "Why the last compression failed."),
+            Column(
+                "compression_fallback_streak",
+                "integer",
+                "Number of compressions in a row that fell back to a simple summary.",
+                required=True,
+                default=0,
+            ),
+            Column("profile_name", "text", "The profile of the agent; NULL for the default."),
+            Column(
+                "archived",
+                "integer",
+                "1 if the session is archived: whether `archived_at` is set.",
+                access="shown",
+                meaning="flag",
+                copied=False,
+                generated=True,
+            ),
+            Column(
+                "change_count",
+                "integer",
+                "Number of changes of messages or state that are neither appends nor rewinds.",
+                required=True,
+                default=0,
+                access="hidden",
+                compared="place",
+            ),
+            Column(
+                "revision",
+                "integer",
+                "Increases with every change of messages or state: appends, rewinds and others.",
+                access="shown",
+                meaning="number",
+                copied=False,
+                generated=True,
+            ),
+            Column("metadata", "text", "Values of the caller, as a JSON object.", meaning="json"),
+            Column("tags", "text", "Tags, as a sorted JSON array of texts.", meaning="json"),
+            Column(
+                "workspace_id",
+                "name",
+                "The project that the session belongs to; see `workspaces`.",
+                compared="place",
+            ),
+        ),
     ),
     (
         Index("idx_sessions_parent", ("parent_session_id",)),
@@ -415,6 +494,24 @@ SESSIONS: Final = Table(
             "idx_sessions_trashed",
             ("trashed_at",),
             sqlite="(trashed_at) WHERE trashed_at IS NOT NULL",
+        ),
+        Index(
+            "idx_sessions_session_key",
+            ("session_key", "started_at"),
+            sqlite="(session_key, started_at) WHERE session_key IS NOT NULL",
+            since="0009_integrations",
+        ),
+        Index(
+            "idx_sessions_chat",
+            ("chat_id",),
+            sqlite="(chat_id) WHERE chat_id IS NOT NULL",
+            since="0009_integrations",
+        ),
+        Index(
+            "idx_sessions_workspace",
+            ("workspace_id",),
+            sqlite="(workspace_id) WHERE workspace_id IS NOT NULL",
+            since="0009_integrations",
         ),
     ),
     doc="One stored transcript. Lists read this table alone.",
@@ -571,6 +668,31 @@ MESSAGES: Final = Table(
             access="exported",
             meaning="json",
         ),
+        *_added(
+            "0009_integrations",
+            Column(
+                "effect_disposition",
+                "text",
+                "What became of a tool's effect, as the agent that ran it states.",
+            ),
+            Column("platform_message_id", "name", "The id of the message on its messenger."),
+            Column(
+                "observed",
+                "integer",
+                "1 if the agent only observed it, without being addressed.",
+                default=0,
+                meaning="flag",
+            ),
+            Column("api_content", "text", "The text sent to the model, where `content` differs."),
+            Column("payload", "text", "The object of an agent framework, as JSON.", meaning="json"),
+            Column(
+                "payload_private",
+                "integer",
+                "1 if previews, search and exports for reading must not show the payload.",
+                default=0,
+                meaning="flag",
+            ),
+        ),
     ),
     (
         Index("idx_messages_ordinal", ("session_id", "ordinal"), unique=True),
@@ -579,6 +701,12 @@ MESSAGES: Final = Table(
             ("session_id", "external_id"),
             unique=True,
             sqlite="(session_id, external_id) WHERE external_id IS NOT NULL",
+        ),
+        Index(
+            "idx_messages_platform",
+            ("session_id", "platform_message_id"),
+            sqlite="(session_id, platform_message_id) WHERE platform_message_id IS NOT NULL",
+            since="0009_integrations",
         ),
     ),
     doc="The messages of all sessions, rewound ones included.",
@@ -1282,6 +1410,54 @@ STALE_TABLES: Final = (
     ),
 )
 
+#: What other programs keep beside sessions: today's Hermes and agent frameworks.
+INTEGRATION_TABLES: Final = (
+    Table(
+        "gateway_routing",
+        ("scope", "session_key"),
+        (
+            Column("scope", "name", "The gateway whose map this is, or empty.", required=True),
+            Column("session_key", "name", "The key of the messenger chat.", required=True),
+            Column("entry_json", "text", "The entry, as its gateway wrote it.", required=True),
+            Column("updated_at", "real", "When the entry was last written.", required=True),
+        ),
+        doc="Maps of messenger chats to sessions that Hermes gateways keep.",
+    ),
+    Table(
+        "state_documents",
+        ("scope", "owner", "name"),
+        (
+            Column("scope", "name", "What it belongs to: `session`, `user`, `app`.", required=True),
+            Column("owner", "name", "The id of that session, user or app.", required=True),
+            Column("name", "name", "The name of the document.", required=True),
+            Column("value", "text", "The value, as JSON.", required=True, meaning="json"),
+            Column(
+                "revision",
+                "integer",
+                "Increases with every change of the document.",
+                required=True,
+                meaning="number",
+            ),
+            Column("updated_at", "real", "When the document last changed.", required=True),
+        ),
+        doc="Small JSON documents that frameworks keep for a session, a user or an app.",
+    ),
+    Table(
+        "workspaces",
+        ("id",),
+        (
+            Column("id", "name", "The workspace's id.", required=True),
+            Column("name", "text", "The name, for people.", required=True),
+            Column("identity", "text", "The repository's remote or first commit, or the path."),
+            Column("path", "text", "The directory where it was last seen."),
+            Column("created_at", "real", "When it was first seen.", required=True),
+            Column("merged_into", "name", "The workspace that it was merged into."),
+        ),
+        (Index("idx_workspaces_identity", ("identity",)),),
+        doc="Projects that sessions belong to, wherever their directory is.",
+    ),
+)
+
 #: Kept beside the search index, which each database declares itself.
 SEARCH_TABLES: Final = (
     Table(
@@ -1410,11 +1586,13 @@ TABLES_BY_STEP: Final = {
     "0006_erasure": ERASURE_TABLES,
     "0007_holds": HOLD_TABLES,
     "0008_changes": STALE_TABLES,
+    "0009_integrations": INTEGRATION_TABLES,
 }
 #: Every table that all databases have.
 ALL_TABLES: Final = tuple(table for tables in TABLES_BY_STEP.values() for table in tables)
-#: Migrations that only add columns, those with this name in ``since``; in order, after all others.
-COLUMN_STEPS: Final[tuple[str, ...]] = ()
+#: Migrations that only add what carries their name: columns, indexes, tables; in order, after all
+#: others.
+COLUMN_STEPS: Final[tuple[str, ...]] = ("0009_integrations",)
 
 
 def added_by(step: str) -> list[tuple[Table, Column]]:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[3] / "src"
-STEP = "0009_mood"
+STEP = "0010_mood"
 
 
 def add_columns(root: Path) -> set[Path]:
@@ -21,22 +21,22 @@ def add_columns(root: Path) -> set[Path]:
             storage / "tables.py",
             # At the end of each table, where a database adds a column, too.
             (
-                r'(SESSIONS: Final = Table\(.*?since="0003_lifecycle",\n        \),\n)',
-                rf'\1        Column("mood", "text", "How it went.", since="{STEP}"),\n',
+                r"(SESSIONS: Final = Table\(.*?)(    \),\n    \(\n        Index\()",
+                rf'\1        Column("mood", "text", "How it went.", since="{STEP}"),\n\2',
             ),
             (
                 r"(MESSAGES: Final = Table\(.*?)(    \),\n    \(\n        Index\()",
                 rf'\1        Column("tone", "text", "How it was said.", since="{STEP}"),\n\2',
             ),
             (
-                r"COLUMN_STEPS: Final\[tuple\[str, \.\.\.\]\] = \(\)",
-                f'COLUMN_STEPS: Final[tuple[str, ...]] = ("{STEP}",)',
+                r"(COLUMN_STEPS: Final\[tuple\[str, \.\.\.\]\] = \(.*?)\)",
+                rf'\1 "{STEP}")',
             ),
         ),
         _edit(
             storage / "records.py",
-            (r"(    pinned_at: float \| None\n)", r"\1    mood: str | None\n"),
-            (r"(    compacted: int\n)", r"\1    tone: str | None\n"),
+            (r"(    workspace_id: str \| None\n)", r"\1    mood: str | None\n"),
+            (r"(    payload_private: int\n)", r"\1    tone: str | None\n"),
         ),
     }
     return {path.relative_to(root) for path in touched}

@@ -34,6 +34,7 @@ from hermes_sessions.storage.servers.migrations import (
 )
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.tables import (
+    ALL_TABLES,
     COLUMN_STEPS,
     SEARCH_TABLES,
     SERVER_TABLES,
@@ -51,9 +52,9 @@ _DENIED: Final = frozenset({1142, 1044})
 #: The server writes a binary log, and requires more privileges than those on a table.
 _BINARY_LOG: Final = 1419
 _TRIGGER_EXISTS: Final = 1359
-#: A column or a trigger of a step that was interrupted, or of a statement that a node did and
+#: A column, index or trigger of a step that was interrupted, or of a statement that a node did and
 #: reported as failed. MySQL has no ADD COLUMN IF NOT EXISTS.
-_DONE_BEFORE: Final = frozenset({1060, _TRIGGER_EXISTS})
+_DONE_BEFORE: Final = frozenset({1060, 1061, _TRIGGER_EXISTS})
 
 _TYPES: Final = {
     "serial": "BIGINT NOT NULL AUTO_INCREMENT",
@@ -77,7 +78,12 @@ def ascii_lower(expression: str) -> str:
 
 #: The key that numbered variants of a title share; see model.title.family_key.
 _FAMILY: Final = ascii_lower("REGEXP_REPLACE(title, ' #[0-9]+$', '')")
-_GENERATED: Final = {"title_key": f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'}
+_GENERATED: Final = {
+    "title_key": f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED',
+    "archived": '"archived" BIGINT GENERATED ALWAYS AS (archived_at IS NOT NULL) VIRTUAL',
+    "revision": '"revision" BIGINT GENERATED ALWAYS AS '
+    "(next_ordinal + rewind_count + change_count - 1) VIRTUAL",
+}
 
 #: The only token of document 0, which every intact index contains.
 SENTINEL_WORD: Final = "w__"
@@ -212,7 +218,7 @@ def _create(table: Table) -> str:
     lines = [_column(column) for column in table.created_with()]
     key = ", ".join(f'"{name}"' for name in table.key)
     lines.append(f"PRIMARY KEY ({key})")
-    lines += [_index(table, index) for index in table.indexes]
+    lines += [_index(table, index) for index in table.indexes_of()]
     lines += [
         f'FOREIGN KEY ("{column.name}") REFERENCES {column.references} (id)'
         for column in table.created_with()
@@ -242,11 +248,16 @@ def _triggers(bodies: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _declared(step: str) -> tuple[str, ...]:
-    """Return the statements by which a step adds declared columns and creates declared tables."""
+    """Return the statements by which a step adds what is declared with its name."""
     added = [
         f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
     ]
-    return (*added, *map(_create, TABLES_BY_STEP.get(step, ())))
+    indexes = [
+        f"ALTER TABLE {table.name} ADD {_index(table, index)}"
+        for table in ALL_TABLES
+        for index in table.indexes_of(step)
+    ]
+    return (*added, *indexes, *map(_create, TABLES_BY_STEP.get(step, ())))
 
 
 MIGRATIONS: Final = (

@@ -24,6 +24,7 @@ from hermes_sessions.storage.servers.response_timeouts import (
     MIGRATION_TURN_SECONDS,
 )
 from hermes_sessions.storage.tables import (
+    ALL_TABLES,
     COLUMN_STEPS,
     SEARCH_TABLES,
     SERVER_TABLES,
@@ -53,7 +54,11 @@ _GENERATED: Final = {
             AND right(rtrim(title, '0123456789'), 2) = ' #'
         THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
         ELSE lower(title)
-    END) STORED"""
+    END) STORED""",
+    "archived": """"archived" BIGINT GENERATED ALWAYS AS (
+    CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END) STORED""",
+    "revision": """"revision" BIGINT GENERATED ALWAYS AS (
+    next_ordinal + rewind_count + change_count - 1) STORED""",
 }
 
 #: The only lexeme of document 0, which every intact index contains.
@@ -203,13 +208,16 @@ def _column(column: Column) -> str:
 def _create(table: Table) -> str:
     lines = [_column(column) for column in table.created_with()]
     lines.append(f"PRIMARY KEY ({_names(table.key)})")
-    statements = [f"CREATE TABLE {table.name} (\n    " + ",\n    ".join(lines) + "\n)"]
-    for index in table.indexes:
-        unique = "UNIQUE " if index.unique else ""
-        statements.append(
-            f"CREATE {unique}INDEX {index.name} ON {table.name} ({_names(index.columns)})"
-        )
-    return ";\n".join(statements)
+    created = f"CREATE TABLE {table.name} (\n    " + ",\n    ".join(lines) + "\n)"
+    return ";\n".join([created, *_indexes(table)])
+
+
+def _indexes(table: Table, step: str | None = None) -> list[str]:
+    return [
+        f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {index.name} "
+        f"ON {table.name} ({_names(index.columns)})"
+        for index in table.indexes_of(step)
+    ]
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -217,11 +225,12 @@ def _names(columns: tuple[str, ...]) -> str:
 
 
 def _declared(step: str) -> tuple[str, ...]:
-    """Return the statements by which a step adds declared columns and creates declared tables."""
+    """Return the statements by which a step adds what is declared with its name."""
     added = [
         f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
     ]
-    return (*added, *map(_create, TABLES_BY_STEP.get(step, ())))
+    indexes = [statement for table in ALL_TABLES for statement in _indexes(table, step)]
+    return (*added, *indexes, *map(_create, TABLES_BY_STEP.get(step, ())))
 
 
 MIGRATIONS: Final = (

@@ -17,6 +17,7 @@ from hermes_sessions.storage.repositories.sessions import require_time
 from hermes_sessions.storage.tables import MESSAGES, given
 
 _COUNTS: Final = given(MESSAGES, "count")
+_FLAGS: Final = given(MESSAGES, "flag")
 
 
 class NewMessage(NamedTuple):
@@ -59,6 +60,8 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     for name in _COUNTS:
         if (value := message.get(name)) is not None:
             columns[name] = _count(name, value)
+    for name in _FLAGS:
+        columns[name] = 1 if message.get(name) else 0
     values = tuple(columns.values())
     require_size(values, max_message_bytes)
     shows = role == "user" and content is not None

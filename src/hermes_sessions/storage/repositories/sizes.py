@@ -61,11 +61,11 @@ class Sizes:
             for source, role, is_subagent, is_archived, is_trashed, size in tx.stream(
                 f"SELECT s.source, m.role, "
                 f"CASE WHEN s.edge_kind = ? THEN 1 ELSE 0 END AS subagent, "
-                f"CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived, "
+                f"CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS is_archived, "
                 f"CASE WHEN s.trashed_at IS NULL THEN 0 ELSE 1 END AS trashed, SUM({_BYTES}) "
                 f"FROM messages m JOIN sessions s ON s.id = m.session_id "
                 f"WHERE s.trashed_at IS NULL OR s.trashed_at > ? "
-                f"GROUP BY s.source, m.role, subagent, archived, trashed",
+                f"GROUP BY s.source, m.role, subagent, is_archived, trashed",
                 (SUBAGENT, DELETION_PENDING),
             ):
                 number = int(size)

@@ -55,6 +55,7 @@ _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "count": value_checks.number,
     "amount": value_checks.number,
     "number": value_checks.integer,
+    "flag": value_checks.flag,
 }
 #: Columns of a session that are copied unchanged; source and title have their own rules.
 TAKEN: Final = [
@@ -286,6 +287,7 @@ _CHECKED_COLUMNS: Final = (
     *((name, value_checks.json_text) for name in MESSAGE_JSON),
     *((name, value_checks.number) for name in given(MESSAGES, "count")),
 )
+_FLAGS: Final = given(MESSAGES, "flag")
 
 
 def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> IncomingMessage:
@@ -307,6 +309,8 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
     if timestamp is None:
         raise InvalidInput("needs a timestamp.")
     columns["timestamp"] = timestamp
+    for name in _FLAGS:
+        columns[name] = value_checks.flag(name, raw.get(name))
     active = value_checks.flag("active", raw.get("active"), 1)
     compacted = value_checks.flag("compacted", raw.get("compacted"), 0)
     if compacted and not ours:

@@ -58,7 +58,7 @@ def _bounded(name: str, value: int) -> int:
     return value
 
 
-def flag(name: str, value: Any, default: int) -> int:
+def flag(name: str, value: Any, default: int = 0) -> int:
     """Return *value* as 0 or 1, *default* for None."""
     if value is None:
         return default

@@ -18,7 +18,7 @@ def record_migration(connection: apsw.Connection, name: str) -> None:
 
 def apply_migration(connection: apsw.Connection, step: schema.Migration) -> None:
     """Apply and record one migration in the open transaction."""
-    connection.execute(step.sql)
+    connection.execute(step.sql(connection))
     record_migration(connection, step.name)
 
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import apsw
+
 from hermes_sessions.storage.tables import COLUMN_STEPS
 
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
@@ -40,12 +42,11 @@ class Migration(NamedTuple):
     """One named step; applied in the transaction that records its name."""
 
     name: str
-    written: str | Callable[[], str]
+    written: str | Callable[[apsw.Connection], str]
 
-    @property
-    def sql(self) -> str:
-        """The statements."""
-        return self.written if isinstance(self.written, str) else self.written()
+    def sql(self, connection: apsw.Connection) -> str:
+        """Return the statements for this file."""
+        return self.written if isinstance(self.written, str) else self.written(connection)
 
 
 #: These triggers queue changes of indexed messages; see ``search/index_maintenance.py``.
@@ -281,23 +282,23 @@ def _base() -> str:
 def _declared(name: str) -> Migration:
     """Return a step whose tables and columns are declared in ``storage/tables.py``."""
 
-    def written() -> str:
+    def written(connection: apsw.Connection) -> str:
         from hermes_sessions.storage.sqlite import table_ddl
 
-        return table_ddl.step(name)
+        return table_ddl.step(name, connection)
 
     return Migration(name, written)
 
 
 #: In order. New and upgraded files apply the same migrations after the base.
 MIGRATIONS: Final = (
-    Migration("0001_base", _base),
+    Migration("0001_base", lambda _: _base()),
     # The search index is derived data: it may lag, be dropped or be rebuilt.
-    Migration("0002_search", lambda: search_notes() + SEARCH_INDEX),
+    Migration("0002_search", lambda _: search_notes() + SEARCH_INDEX),
     _declared("0003_lifecycle"),
     _declared("0004_gateway"),
     _declared("0006_erasure"),
     _declared("0007_holds"),
-    Migration("0008_changes", lambda: _REPLACED_TRIGGERS + change_notes() + NOTE_ALL),
+    Migration("0008_changes", lambda _: _REPLACED_TRIGGERS + change_notes() + NOTE_ALL),
     *map(_declared, COLUMN_STEPS),
 )

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import apsw
+
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.tables import (
+    ALL_TABLES,
     MESSAGES,
     SEARCH_TABLES,
     SESSIONS,
@@ -35,7 +38,14 @@ _GENERATED: Final = {
                 AND substr(rtrim(title, '0123456789'), -2) = ' #'
             THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
             ELSE lower(title)
-        END) VIRTUAL"""
+        END) VIRTUAL""",
+    "archived": "GENERATED ALWAYS AS (archived_at IS NOT NULL) VIRTUAL",
+    "revision": "GENERATED ALWAYS AS (next_ordinal + rewind_count + change_count - 1) VIRTUAL",
+}
+#: What a later Hermes stores in a column that is generated here.
+_REPLACED: Final = {
+    "archived": "UPDATE sessions SET archived_at = COALESCE(last_active, started_at) "
+    "WHERE archived <> 0 AND archived_at IS NULL; ALTER TABLE sessions DROP COLUMN archived;"
 }
 _OWN_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
@@ -82,12 +92,12 @@ def _create(table: Table, *, unless_there: bool = False) -> str:
     return f"CREATE TABLE {condition}{table.name} (\n    " + ",\n    ".join(lines) + "\n);"
 
 
-def _indexes(tables: Sequence[Table]) -> str:
+def _indexes(tables: Sequence[Table], step: str | None = None) -> str:
     return "\n".join(
         f"CREATE {'UNIQUE ' if index.unique else ''}INDEX IF NOT EXISTS {index.name} "
         f"ON {table.name}{index.sqlite or '(' + ', '.join(index.columns) + ')'};"
         for table in tables
-        for index in table.indexes
+        for index in table.indexes_of(step)
         if index.sqlite not in ("UNIQUE", "none")
     )
 
@@ -125,10 +135,18 @@ def change_notes() -> str:
     return _complete(STALE_TABLES, unless_there=True) + schema.CHANGE_TRIGGERS
 
 
-def step(name: str) -> str:
-    """Return a migration that creates declared tables and adds declared columns."""
-    added = [
-        f"ALTER TABLE {table.name} ADD COLUMN {declaration(table, column)};"
-        for table, column in added_by(name)
-    ]
-    return "\n".join((*added, _complete(TABLES_BY_STEP.get(name, ()))))
+def step(name: str, connection: apsw.Connection) -> str:
+    """Return a migration that adds what is declared with its name to this file.
+
+    A later Hermes that opened the file has added columns and tables of these names.
+    """
+    added: list[str] = []
+    for table, column in added_by(name):
+        found = connection.execute(
+            "SELECT 1 FROM pragma_table_xinfo(?) WHERE name = ?", (table.name, column.name)
+        ).get
+        if found is None or column.generated:
+            added += (_REPLACED[column.name],) if found else ()
+            added.append(f"ALTER TABLE {table.name} ADD COLUMN {declaration(table, column)};")
+    tables = _complete(TABLES_BY_STEP.get(name, ()), unless_there=True)
+    return "\n".join((*added, _indexes(ALL_TABLES, name), tables))

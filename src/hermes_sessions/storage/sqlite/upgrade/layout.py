@@ -86,7 +86,7 @@ def base_layout() -> Layout:
     """Return the layout that the first migration of a fresh store creates."""
     fresh = apsw.Connection(":memory:")
     try:
-        fresh.execute(schema.MIGRATIONS[0].sql)
+        fresh.execute(schema.MIGRATIONS[0].sql(fresh))
         objects = fetch(
             fresh,
             "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
