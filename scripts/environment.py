@@ -121,6 +121,8 @@ def install(requirements: str, lock: int) -> None:
     own = [ROOT, *([ROOT / "testing"] if requirements == "dev" else [])]
     editable = [argument for path in own for argument in ("-e", path)]
     run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *editable, lock=lock)
+    # What "hermes-sessions adopt" does in an environment without hermes-agent.
+    shutil.copy2(VENV / "bin" / "hermes-sessions", VENV / "bin" / "hermes")
 
 
 def main(requirements: str, *named_stamps: str) -> int:

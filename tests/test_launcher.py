@@ -37,7 +37,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
         wheel.writestr("stand_in.pth", str(root / "src"))
         wheel.writestr(info + "METADATA", METADATA)
         wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr(info + "entry_points.txt", "[console_scripts]\\nhermes = stand_in:main\\n")
+        commands = "[console_scripts]\\nhermes-sessions = stand_in:main\\n"
+        wheel.writestr(info + "entry_points.txt", commands)
         wheel.writestr(info + "RECORD", "")
     return name
 """

@@ -26,7 +26,7 @@ def _peak_mb(job: Job, *arguments: str) -> float:
     config = f"sessiondb:\n  sqlite:\n    path: {job.store}\n"
     (home / "config.yaml").write_text(config, encoding="utf-8")
     environment = {"PATH": os.defpath, "HOME": str(home), "HERMES_HOME": str(home)}
-    command = [str(Path(sys.executable).parent / "hermes"), *arguments, "--plain"]
+    command = [str(Path(sys.executable).parent / "hermes-sessions"), *arguments, "--plain"]
     output = home / "output.txt"
     with output.open("wb") as sink:
         process = subprocess.Popen(

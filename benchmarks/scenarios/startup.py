@@ -50,7 +50,9 @@ def _run(job: Job) -> Metrics:
     store = job.opponent.open(home / "state.db")
     append_timed(store, job.sessions_to_append())
     store.close()
-    command = Path(sys.executable).parent / "hermes"
+    programs = Path(sys.executable).parent
+    own = programs / "hermes-sessions"
+    command = own if own.exists() else programs / "hermes"
     commands = {
         "baseline": [sys.executable, "-c", BASELINE],
         "import": [sys.executable, "-c", MODULE],

@@ -45,6 +45,10 @@ COMMANDS = {
         "hermes_sessions.cli.sessiondb:sessiondb",
         "Inspect, verify and migrate the database.",
     ),
+    "adopt": LazyCommand(
+        "hermes_sessions.cli.adopt:adopt", "Let hermes-agent in this environment use this store."
+    ),
+    "unadopt": LazyCommand("hermes_sessions.cli.adopt:unadopt", "Take back hermes-sessions adopt."),
 }
 
 

@@ -211,8 +211,9 @@ CONDITIONS: Final = (
     # ── environment ───────────────────────────────────────────────────────────────────────────
     Condition(
         "shadowed-module",
-        "import hermes_state loads another product's module.",
-        "Use a separate environment for each product: python -m venv",
+        "hermes-agent in this environment uses its own store, not this one.",
+        "hermes-sessions adopt",
+        weight="advice",
     ),
     Condition(
         "shadowed-command",
