@@ -2,8 +2,8 @@
 
 hermes-agent brings a module ``hermes_state`` and a command ``hermes``, so that the wheel of this
 product installs neither under these names. Its drop-in module lies in a directory that comes last
-on Python's path: it serves environments without hermes-agent. Adopting puts that directory first, by
-one file that no package owns; hermes-agent's own files stay as they are.
+on Python's path: it serves environments without hermes-agent. Adopting puts that directory first
+by one file that no package owns; hermes-agent's own files stay as they are.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OWN_COMMAND: Final = "hermes-sessions"
 def adopt(console: Console) -> None:
     """Let hermes-agent in this environment use this store, or add the command hermes.
 
-    With hermes-agent installed, its import of hermes_state loads this product's module from its next
-    start on. None of its files changes, and its command hermes stays its own. Without hermes-agent,
-    the command hermes is added beside hermes-sessions. Repeating it changes nothing; hermes-sessions
-    unadopt takes it back.
+    With hermes-agent installed, its import of hermes_state loads this product's module from its
+    next start on. None of its files changes, and its command hermes stays its own. Without
+    hermes-agent, the command hermes is added beside hermes-sessions. Repeating it changes nothing;
+    hermes-sessions unadopt takes it back.
     """
     other = _other_version()
     if other is None:
