@@ -139,6 +139,21 @@ def test_the_hint_for_a_server(filled: Hermes, server_url: str) -> None:
     assert result.err.endswith("sessiondb.provider: postgresql, and sessiondb.postgresql.dsn\n")
 
 
+# ── the way back to Hermes ────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_for_hermes(filled: Hermes, tmp_path: Path) -> None:
+    target = str(tmp_path / "hermes.db")
+    result = filled.call("sessiondb", "export-hermes", target, "--schema", "11")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0] == f"Wrote 10 sessions with 18 messages to {target}."
+    again = filled.call("sessiondb", "export-hermes", target)
+    assert again.code == 1
+    assert again.err == f"Error: {target} exists already. Choose a new file.\n"
+    whole = filled.call("sessiondb", "export-hermes", str(tmp_path / "22.db"), "--json").json
+    assert (whole["schema"], whole["sessions"], whole["messages"]) == (22, 10, 18)
+
+
 # ── catching up ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.file_inspection import InspectedFile
     from hermes_sessions.storage.search.index_port import SearchIndex
     from hermes_sessions.storage.sessiondb import SessionDB
+
+#: The schema of Hermes 0.13, and that of Hermes 0.19.
+HermesSchema = Literal[11, 22]
+
+
+class HermesExport(NamedTuple):
+    """What was written for Hermes, and what its schema cannot express, by kind."""
+
+    sessions: int
+    messages: int
+    left_out: dict[str, int]
 
 
 class FileCare(ABC):
@@ -179,4 +190,21 @@ class FileCare(ABC):
         Raises:
             ImportRefused: the file is not a Hermes database.
             StoreCorrupt: its write-ahead log is damaged or missing.
+        """
+
+    @abstractmethod
+    def export_database(
+        self,
+        db: SessionDB,
+        target: Path,
+        schema: HermesSchema,
+        on_progress: Callable[[int], None] = lambda sessions: None,
+    ) -> HermesExport:
+        """Write all sessions of *db* that are not in the trash to a new file that released
+        versions of Hermes open: 0.13 for schema 11, 0.19 for schema 22. The file appears complete
+        and durable, or not at all.
+
+        Raises:
+            InvalidInput: *target* exists, or its directory does not.
+            StoreError: the file cannot be written.
         """

@@ -17,6 +17,9 @@ COMMANDS = {
     ),
     "verify": LazyCommand(f"{_HERE}.verify:verify", "Compare two stores."),
     "upgrade": LazyCommand(f"{_HERE}.upgrade:upgrade", "Upgrade the tables of a store."),
+    "export-hermes": LazyCommand(
+        f"{_HERE}.export_hermes:export_hermes", "Write a file that hermes-agent can open."
+    ),
 }
 
 

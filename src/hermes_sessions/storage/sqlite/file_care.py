@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hermes_sessions.storage.file_care import FileCare
+from hermes_sessions.storage.file_care import FileCare, HermesExport, HermesSchema
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
@@ -168,3 +168,15 @@ class SQLiteFileCare(FileCare):
         from hermes_sessions.storage.sqlite.hermes_database import import_database
 
         return import_database(db, source, on_progress)
+
+    def export_database(
+        self,
+        db: SessionDB,
+        target: Path,
+        schema: HermesSchema,
+        on_progress: Callable[[int], None] = lambda sessions: None,
+    ) -> HermesExport:
+        """See `FileCare.export_database`."""
+        from hermes_sessions.storage.sqlite.hermes_export import export_database
+
+        return export_database(db, target, schema, on_progress)

@@ -1,0 +1,378 @@
+"""Writes a store as a file that released versions of Hermes open and continue.
+
+Schema 22 is that of Hermes 0.19, schema 11 that of Hermes 0.13. The search index is left to Hermes,
+which builds it when it first opens the file. What a schema cannot express is counted, so that the
+report accounts for every row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+
+from hermes_sessions.errors import InvalidInput, StoreError
+from hermes_sessions.model.lineage import BRANCH, COMPRESSION, HANDOFF, SUBAGENT
+from hermes_sessions.storage.file_care import HermesExport, HermesSchema
+from hermes_sessions.storage.fsync import sync_directory, sync_file
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+#: Name and declaration of each column; the order is that of schema 22. Those of schema 11 are
+#: marked by a bar.
+_SESSIONS: Final = """
+|id TEXT PRIMARY KEY
+|source TEXT NOT NULL
+|user_id TEXT
+ session_key TEXT
+ chat_id TEXT
+ chat_type TEXT
+ thread_id TEXT
+ display_name TEXT
+ origin_json TEXT
+ expiry_finalized INTEGER DEFAULT 0
+|model TEXT
+|model_config TEXT
+|system_prompt TEXT
+|parent_session_id TEXT REFERENCES sessions(id)
+|started_at REAL NOT NULL
+|ended_at REAL
+|end_reason TEXT
+|message_count INTEGER DEFAULT 0
+|tool_call_count INTEGER DEFAULT 0
+|input_tokens INTEGER DEFAULT 0
+|output_tokens INTEGER DEFAULT 0
+|cache_read_tokens INTEGER DEFAULT 0
+|cache_write_tokens INTEGER DEFAULT 0
+|reasoning_tokens INTEGER DEFAULT 0
+ cwd TEXT
+ git_branch TEXT
+ git_repo_root TEXT
+|billing_provider TEXT
+|billing_base_url TEXT
+|billing_mode TEXT
+|estimated_cost_usd REAL
+|actual_cost_usd REAL
+|cost_status TEXT
+|cost_source TEXT
+|pricing_version TEXT
+|title TEXT
+|api_call_count INTEGER DEFAULT 0
+|handoff_state TEXT
+|handoff_platform TEXT
+|handoff_error TEXT
+ compression_failure_cooldown_until REAL
+ compression_failure_error TEXT
+ compression_fallback_streak INTEGER NOT NULL DEFAULT 0
+ profile_name TEXT
+ rewind_count INTEGER NOT NULL DEFAULT 0
+ archived INTEGER NOT NULL DEFAULT 0
+"""
+_MESSAGES: Final = """
+|id INTEGER PRIMARY KEY AUTOINCREMENT
+|session_id TEXT NOT NULL REFERENCES sessions(id)
+|role TEXT NOT NULL
+|content TEXT
+|tool_call_id TEXT
+|tool_calls TEXT
+|tool_name TEXT
+ effect_disposition TEXT
+|timestamp REAL NOT NULL
+|token_count INTEGER
+|finish_reason TEXT
+|reasoning TEXT
+|reasoning_content TEXT
+|reasoning_details TEXT
+|codex_reasoning_items TEXT
+|codex_message_items TEXT
+ platform_message_id TEXT
+ observed INTEGER DEFAULT 0
+ active INTEGER NOT NULL DEFAULT 1
+ compacted INTEGER NOT NULL DEFAULT 0
+ api_content TEXT
+"""
+_USAGE: Final = """
+ session_id TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE
+ model TEXT NOT NULL
+ billing_provider TEXT NOT NULL DEFAULT ''
+ billing_base_url TEXT NOT NULL DEFAULT ''
+ billing_mode TEXT NOT NULL DEFAULT ''
+ task TEXT NOT NULL DEFAULT ''
+ api_call_count INTEGER DEFAULT 0
+ input_tokens INTEGER DEFAULT 0
+ output_tokens INTEGER DEFAULT 0
+ cache_read_tokens INTEGER DEFAULT 0
+ cache_write_tokens INTEGER DEFAULT 0
+ reasoning_tokens INTEGER DEFAULT 0
+ estimated_cost_usd REAL DEFAULT 0
+ actual_cost_usd REAL DEFAULT 0
+ cost_status TEXT
+ cost_source TEXT
+ first_seen REAL
+ last_seen REAL
+"""
+_USAGE_KEY: Final = (
+    "PRIMARY KEY (session_id, model, billing_provider, billing_base_url, billing_mode, task)"
+)
+_META: Final = "|key TEXT PRIMARY KEY\n|value TEXT"
+_ROUTING: Final = """
+ scope TEXT NOT NULL DEFAULT ''
+ session_key TEXT NOT NULL
+ entry_json TEXT NOT NULL
+ updated_at REAL NOT NULL
+"""
+_TOPIC_MODES: Final = """
+|chat_id TEXT PRIMARY KEY
+|user_id TEXT NOT NULL
+|enabled INTEGER NOT NULL DEFAULT 1
+|activated_at REAL NOT NULL
+|updated_at REAL NOT NULL
+|has_topics_enabled INTEGER
+|allows_users_to_create_topics INTEGER
+"""
+_TOPICS: Final = """
+|chat_id TEXT NOT NULL
+|thread_id TEXT NOT NULL
+|user_id TEXT NOT NULL
+|session_key TEXT NOT NULL
+|session_id TEXT NOT NULL UNIQUE REFERENCES sessions(id) ON DELETE CASCADE
+|managed_mode TEXT NOT NULL
+|linked_at REAL NOT NULL
+|updated_at REAL NOT NULL
+"""
+#: How Hermes marks structured content.
+_STRUCTURED: Final = "\0json:"
+#: Opened with a version below its own, Hermes 0.13 builds its search index; Hermes 0.19 builds a
+#: missing one in any case.
+_STATED_VERSION: Final[dict[HermesSchema, int]] = {11: 10, 22: 22}
+_MARKS: Final = {SUBAGENT: "_delegate_from", BRANCH: "_branched_from", HANDOFF: "_branched_from"}
+
+
+def export_database(
+    db: SessionDB,
+    target: Path,
+    schema: HermesSchema,
+    on_progress: Callable[[int], None] = lambda sessions: None,
+) -> HermesExport:
+    """See `FileCare.export_database`."""
+    if target.exists():
+        raise InvalidInput(f"{target} exists already. Choose a new file.")
+    if not target.parent.is_dir():
+        raise InvalidInput(f"The directory {target.parent} does not exist. Create it first.")
+    draft = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        with closing(apsw.Connection(str(draft))) as connection:
+            connection.execute("BEGIN")
+            written = _Writer(connection, schema).write(db, on_progress)
+            connection.execute("COMMIT")
+            if connection.pragma("integrity_check") != "ok":
+                raise StoreError(f"{target} was not written: it cannot be read back. Try again.")
+        sync_file(draft)
+        # Never replaces a file that appeared meanwhile.
+        os.link(draft, target)
+    except FileExistsError as error:
+        raise InvalidInput(f"{target} exists already. Choose a new file.") from error
+    except apsw.Error as error:
+        raise StoreError(f"{target} was not written: {error}. Check the disk.") from error
+    finally:
+        draft.unlink(missing_ok=True)
+        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+    sync_directory(target.parent)
+    return written
+
+
+class _Writer:
+    """Fills an empty file in one transaction."""
+
+    def __init__(self, connection: apsw.Connection, schema: HermesSchema) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._left_out: Counter[str] = Counter()
+        #: Start and parent of sessions that continue another one; ids of branches.
+        self._continuations: list[tuple[float, str]] = []
+        self._branches: list[tuple[str]] = []
+        self._session_columns = _names(_SESSIONS, schema)
+        self._message_columns = _names(_MESSAGES, schema)
+
+    def write(self, db: SessionDB, on_progress: Callable[[int], None]) -> HermesExport:
+        """Write everything that the schema can express."""
+        self._create("sessions", _SESSIONS)
+        self._create("messages", _MESSAGES)
+        self._create("state_meta", _META)
+        self._create("schema_version", "|version INTEGER NOT NULL")
+        self._insert("schema_version", ["version"], [(_STATED_VERSION[self._schema],)])
+        sessions = messages = 0
+        if self._schema == 22:
+            self._create("session_model_usage", _USAGE, _USAGE_KEY)
+        for record in db.iter_export():
+            messages += self._write_session(record)
+            sessions += 1
+            on_progress(sessions)
+        self._settle_lineage()
+        self._connection.execute(
+            "CREATE UNIQUE INDEX idx_sessions_title_unique ON sessions(title) "
+            "WHERE title IS NOT NULL"
+        )
+        with db.store.provider.read() as tx:
+            self._copy(tx, "state_meta", "state_meta", _META)
+            if self._schema == 22:
+                key = "PRIMARY KEY (scope, session_key)"
+                self._create("gateway_routing", _ROUTING, key)
+                self._copy(tx, "gateway_routing", "gateway_routing", _ROUTING)
+            self._copy_topics(tx)
+            for (name,) in tx.all("SELECT table_name FROM foreign_rows"):
+                self._left_out[f"rows of {name}"] += 1
+        return HermesExport(sessions, messages, dict(sorted((+self._left_out).items())))
+
+    def _create(self, table: str, columns: str, key: str = "") -> None:
+        lines = [*_declarations(columns, self._schema), *([key] if key else [])]
+        self._connection.execute(f"CREATE TABLE {table} ({', '.join(lines)})")
+
+    def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders(len(columns))})",
+            ([self._storable(value) for value in row] for row in rows),
+        )
+
+    def _storable(self, value: Any) -> Any:
+        """Return a value that every SQLite library can read back."""
+        if isinstance(value, str) and not value.isascii():
+            cleaned = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            if cleaned != value:
+                self._left_out["lone surrogates, replaced"] += 1
+            return cleaned
+        return value
+
+    def _write_session(self, record: Mapping[str, Any]) -> int:
+        shown = [m for m in record["messages"] if self._is_expressed(m)]
+        row = dict(record)
+        row["model_config"] = _marked_config(record)
+        row["message_count"] = sum(1 for m in shown if m["active"] and not m["compacted"])
+        if record["edge_kind"] == COMPRESSION and record["parent_session_id"] is not None:
+            self._continuations.append((record["started_at"], record["parent_session_id"]))
+        if record["edge_kind"] in (BRANCH, HANDOFF):
+            self._branches.append((record["id"],))
+        if self._schema == 11:
+            self._left_out["archived sessions, shown as others"] += record["archived"]
+        self._insert(
+            "sessions", self._session_columns, [[row[name] for name in self._session_columns]]
+        )
+        self._insert("messages", self._message_columns, map(self._message_row, shown))
+        if self._schema == 22:
+            self._insert("session_model_usage", _names(_USAGE, 22), _usage_rows(record))
+        return len(shown)
+
+    def _is_expressed(self, message: Mapping[str, Any]) -> bool:
+        """Return whether the schema can tell a message from one that is in force."""
+        if self._schema == 22 or (message["active"] and not message["compacted"]):
+            return True
+        kind = "compacted messages" if message["compacted"] else "rewound messages"
+        self._left_out[kind] += 1
+        return False
+
+    def _message_row(self, message: Mapping[str, Any]) -> list[Any]:
+        row = dict(message)
+        content = message["content"]
+        if isinstance(content, (list, dict)):
+            row["content"] = _STRUCTURED + json.dumps(content)
+        if isinstance(message["tool_calls"], (list, dict)):
+            row["tool_calls"] = json.dumps(message["tool_calls"])
+        # Hermes sets compacted messages inactive; here, inactive means rewound.
+        row["active"] = int(bool(message["active"] and not message["compacted"]))
+        return [row[name] for name in self._message_columns]
+
+    def _settle_lineage(self) -> None:
+        """Drop parents that are not in the file, and let the clocks of chains agree with their
+        edges: Hermes recognises a continuation by the end of its parent.
+        """
+        self._connection.execute(
+            "UPDATE sessions SET parent_session_id = NULL "
+            "WHERE parent_session_id NOT IN (SELECT id FROM sessions)"
+        )
+        if self._connection.changes():
+            self._left_out["parents in the trash"] = self._connection.changes()
+        self._connection.executemany(
+            f"UPDATE sessions SET end_reason = '{COMPRESSION}', "
+            f"ended_at = MIN(COALESCE(ended_at, ?1), ?1) WHERE id = ?2",
+            self._continuations,
+        )
+        if self._schema == 11:
+            # Hermes 0.13 hides the branches of a session that has not ended by branching.
+            before = self._connection.total_changes()
+            self._connection.executemany(
+                "UPDATE sessions SET parent_session_id = NULL WHERE id = ? AND NOT EXISTS "
+                "(SELECT 1 FROM sessions p WHERE p.id = sessions.parent_session_id "
+                "AND p.end_reason = 'branched' AND p.ended_at <= sessions.started_at)",
+                self._branches,
+            )
+            detached = self._connection.total_changes() - before
+            self._left_out["parents of branches, which would be hidden"] = detached
+
+    def _copy(self, tx: ReadTransaction, source: str, table: str, columns: str) -> None:
+        names = _names(columns, self._schema)
+        quoted = ", ".join(f'"{name}"' for name in names)
+        self._insert(table, names, tx.stream(f"SELECT {quoted} FROM {source}"))
+
+    def _copy_topics(self, tx: ReadTransaction) -> None:
+        if tx.one("SELECT 1 FROM topic_modes") is None and tx.one("SELECT 1 FROM topics") is None:
+            return
+        self._create("telegram_dm_topic_mode", _TOPIC_MODES)
+        self._create("telegram_dm_topic_bindings", _TOPICS, "PRIMARY KEY (chat_id, thread_id)")
+        self._copy(tx, "topic_modes", "telegram_dm_topic_mode", _TOPIC_MODES)
+        self._copy(tx, "topics", "telegram_dm_topic_bindings", _TOPICS)
+        self._connection.execute(
+            "DELETE FROM telegram_dm_topic_bindings "
+            "WHERE session_id NOT IN (SELECT id FROM sessions)"
+        )
+        if self._connection.changes():
+            self._left_out["topics of sessions in the trash"] = self._connection.changes()
+
+
+def _declarations(columns: str, schema: HermesSchema) -> Iterator[str]:
+    for line in columns.strip("\n").splitlines():
+        if schema == 22 or line.startswith("|"):
+            yield line[1:]
+
+
+def _names(columns: str, schema: HermesSchema) -> list[str]:
+    return [declaration.split()[0] for declaration in _declarations(columns, schema)]
+
+
+def _marked_config(record: Mapping[str, Any]) -> str | None:
+    """Return the configuration with the mark by which Hermes knows the kind of a child."""
+    config: str | None = record["model_config"]
+    mark = _MARKS.get(record["edge_kind"] or "")
+    if mark is None or record["parent_session_id"] is None:
+        return config
+    try:
+        values = json.loads(config or "{}")
+    except ValueError:
+        return config
+    if not isinstance(values, dict) or mark in values:
+        return config
+    return json.dumps({**values, mark: record["parent_session_id"]})
+
+
+def _usage_rows(record: Mapping[str, Any]) -> list[list[Any]]:
+    """Return one row for each key of Hermes, which tells no missing value from an empty one."""
+    key = ("model", "billing_provider", "billing_base_url", "billing_mode", "task")
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for usage in record.get("model_usage", ()):
+        texts = {name: usage[name] or "" for name in key}
+        fresh = {"session_id": record["id"], **usage, **texts}
+        fresh |= {"first_seen": usage["first_at"], "last_seen": usage["last_at"]}
+        row = rows.setdefault(tuple(texts.values()), fresh)
+        if row is not fresh:
+            for name, value in fresh.items():
+                if name.endswith(("_tokens", "_count", "_usd")):
+                    row[name] = (row[name] or 0) + (value or 0)
+            row["last_seen"] = max(row["last_seen"], fresh["last_seen"])
+    return [[row.get(name) for name in _names(_USAGE, 22)] for row in rows.values()]
