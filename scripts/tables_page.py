@@ -35,7 +35,7 @@ are the store's own.
 Made by `scripts/tables_page.py` from `src/hermes_sessions/storage/tables.py`.
 """
 TYPES = {"serial": "number", "name": "key", "text": "text", "real": "real", "integer": "number"}
-MEANINGS = {"json": "JSON", "time": "time", "flag": "flag"}
+MEANINGS = {"json": "JSON", "value": "JSON", "time": "time", "flag": "flag"}
 OF_SESSIONS = ("sessions", "messages", "rewinds", "session_model_usage")
 
 

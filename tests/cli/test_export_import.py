@@ -296,6 +296,25 @@ def test_what_was_taken_back_is_not_for_readers(hermes: Hermes) -> None:
     assert "taken back" in hermes.call("sessions", "export", "-").out
 
 
+def test_payloads_are_for_readers_unless_private(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "shown", payload={"kind": "not repeated"})
+        db.append_message("s", "assistant", payload={"kind": "<item> **1**"})
+        db.append_message("s", "assistant", payload={"kind": "encrypted"}, payload_private=True)
+    for form, shown in (("md", '<item> **1**"\n}\n```'), ("html", "&lt;item&gt; **1**")):
+        text = hermes.call("sessions", "export", "-", "--format", form).out
+        assert shown in text
+        assert "[private payload]" in text
+        assert "encrypted" not in text
+        assert "not repeated" not in text
+    lines = hermes.call("sessions", "export", "-").out
+    assert '{"kind": "encrypted"}' in lines
+    shown = hermes.call("sessions", "show", "s").out
+    assert shown.count("[non-text content]") == 2
+    assert "encrypted" not in shown
+
+
 def test_secrets_are_redacted_and_counted(hermes: Hermes, tmp_path: Path) -> None:
     key = "sk-" + "a" * 40
     with hermes.db() as db:

@@ -91,6 +91,15 @@ def _contents(db: SessionDB) -> None:
         codex_message_items=[{"id": "m"}],
     )
     db.append_message("contents", "tool", "ok", tool_name="f", tool_call_id="c1")
+    for payload in (
+        0,
+        "",
+        '{"not": "parsed"}',
+        {"größe": ["漓江", 2**80, 0.1, None, False], "\ud83d": "\x00\ufdd0"},
+        "two that read as one: \ud83d" + "\ude00",
+    ):
+        db.append_message("contents", "assistant", payload=payload, payload_private=True)
+    db.append_message("contents", "user", "shown", payload={"text": "shown"})
 
 
 def _rewinds(db: SessionDB) -> None:

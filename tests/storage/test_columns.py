@@ -9,10 +9,11 @@ from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
     MESSAGE_JSON,
     MESSAGE_TEXTS,
+    MESSAGE_VALUES,
     STORED_FIELDS,
 )
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.tables import MESSAGES
+from hermes_sessions.storage.tables import MESSAGES, given
 
 #: Columns that only exports show.
 INTERNAL = {"content_type", "rewind_id", "extra"}
@@ -28,6 +29,8 @@ def test_what_a_caller_says_is_what_append_takes() -> None:
 
 
 def test_every_field_is_of_one_kind() -> None:
-    others = ["content", "timestamp", "token_count"]
-    assert sorted([*MESSAGE_TEXTS, *MESSAGE_JSON, *others]) == sorted(MESSAGE_FIELDS)
+    others = ["content", "timestamp", "token_count", *given(MESSAGES, "flag")]
+    assert sorted([*MESSAGE_TEXTS, *MESSAGE_JSON, *MESSAGE_VALUES, *others]) == sorted(
+        MESSAGE_FIELDS
+    )
     assert sorted(STORED_FIELDS) == sorted([*MESSAGE_FIELDS, "content_type"])

@@ -52,6 +52,12 @@ def _text_of_part(part: Any) -> str:
     return ""
 
 
+def is_payload_only(message: Mapping[str, Any]) -> bool:
+    """Return whether a message has a payload, but neither content nor tool calls to show."""
+    has_payload = message.get("payload") is not None
+    return has_payload and message.get("content") is None and not message.get("tool_calls")
+
+
 def preview_of(content: Any) -> str:
     """Return a one-line preview of at most `PREVIEW_LENGTH` characters, plus ``...`` when cut."""
     whole = text_of(content)

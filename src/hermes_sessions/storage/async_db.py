@@ -392,6 +392,8 @@ class AsyncSessionDB(AsyncHandle):
         *,
         timestamp: float | None = None,
         external_id: str | None = None,
+        payload: Any = None,
+        payload_private: bool = False,
         fence: int | None = None,
     ) -> int:
         """See `SessionDB.append_message`."""
@@ -412,6 +414,8 @@ class AsyncSessionDB(AsyncHandle):
             codex_message_items,
             timestamp=timestamp,
             external_id=external_id,
+            payload=payload,
+            payload_private=payload_private,
             fence=fence,
         )
 
@@ -456,6 +460,25 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_messages_as_conversation`."""
         return await self._call(
             self._db.get_messages_as_conversation, session_id, include_ancestors
+        )
+
+    async def get_payloads(
+        self,
+        session_id: str,
+        *,
+        first_ordinal: int | None = None,
+        last_ordinal: int | None = None,
+        limit: int | None = None,
+        scope: Scope = OWNER,
+    ) -> list[Any]:
+        """See `SessionDB.get_payloads`."""
+        return await self._call(
+            self._db.get_payloads,
+            session_id,
+            first_ordinal=first_ordinal,
+            last_ordinal=last_ordinal,
+            limit=limit,
+            scope=scope,
         )
 
     async def get_messages_around(

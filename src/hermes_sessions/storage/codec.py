@@ -128,6 +128,31 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def encode_value(value: Any) -> str:
+    """Return the JSON text of a value that reads back deep-equal.
+
+    Raises:
+        ValueError: JSON cannot hold it, or it would read back as something else.
+    """
+    import json
+
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        is_kept = json.loads(text) == value
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    if not is_kept:
+        raise ValueError("tuples and keys that are not text would read back differently")
+    return text
+
+
+def decode_value(column: str | None) -> Any:
+    """Return the value that `encode_value` was given; text of other tools that is not JSON comes
+    back as it is.
+    """
+    return decode_content(column, JSON)
+
+
 def to_json_or_none(value: Any) -> str | None:
     """Return JSON, or None for anything empty, as the optional JSON columns are stored."""
     return to_json(value) if value else None

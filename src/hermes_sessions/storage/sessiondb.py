@@ -586,12 +586,16 @@ class SessionDB:
         *,
         timestamp: float | None = None,
         external_id: str | None = None,
+        payload: Any = None,
+        payload_private: bool = False,
         fence: int | None = None,
     ) -> int:
         """Store one message at the end of a session and return its id.
 
         With *external_id*, the caller's own id of the message, a second append returns the id of
-        the first and changes nothing.
+        the first and changes nothing. *payload* is any JSON value, such as the object of an agent
+        framework, and reads back deep-equal; the other fields say what of it is shown, searched and
+        replayed. Exports for reading do not show a payload with *payload_private*.
 
         Raises:
             UnknownSession: create the session first.
@@ -616,6 +620,8 @@ class SessionDB:
                 "codex_message_items": codex_message_items,
                 "timestamp": timestamp,
                 "external_id": external_id,
+                "payload": payload,
+                "payload_private": payload_private,
             },
             fence=fence,
         )
@@ -673,9 +679,33 @@ class SessionDB:
         self, session_id: str, include_ancestors: bool = False
     ) -> list[ConversationMessage]:
         """Return the transcript in the format of model providers; with *include_ancestors*, after
-        the transcripts of the sessions that it continues.
+        the transcripts of the sessions that it continues. Items that are only a payload are left
+        out.
         """
         return self._transcript_replay.load(session_id, include_ancestors=include_ancestors)
+
+    def get_payloads(
+        self,
+        session_id: str,
+        *,
+        first_ordinal: int | None = None,
+        last_ordinal: int | None = None,
+        limit: int | None = None,
+        scope: Scope = OWNER,
+    ) -> list[Any]:
+        """Return the payloads of the messages in force, oldest first; [] for an unknown id.
+
+        The ordinals bound the range, both included. With *limit*, the newest of them (-1 means
+        all). Messages without a payload, rewound ones and those that a summary replaced are left
+        out.
+        """
+        return self._transcript_replay.payloads(
+            session_id,
+            first_ordinal=first_ordinal,
+            last_ordinal=last_ordinal,
+            limit=limit,
+            scope=scope,
+        )
 
     def get_messages_around(
         self,

@@ -13,7 +13,8 @@ from typing import Final, Literal, NamedTuple
 #: ``serial``: a generated number. ``name``: text of bounded length that may be part of a key.
 Kind = Literal["serial", "name", "text", "real", "integer"]
 #: What the value is: ``amount`` is money, ``flag`` 0 or 1, ``number`` an id or a position.
-Holds = Literal["text", "json", "content", "time", "count", "amount", "flag", "number"]
+#: ``json`` is text for callers; ``value`` is JSON that they give and see as the value it says.
+Holds = Literal["text", "json", "value", "content", "time", "count", "amount", "flag", "number"]
 #: ``given``: callers state and see it. ``shown``: they see it. ``exported``: only exports have it.
 #: ``hidden``: the store's own.
 Access = Literal["given", "shown", "exported", "hidden"]
@@ -684,7 +685,9 @@ MESSAGES: Final = Table(
                 meaning="flag",
             ),
             Column("api_content", "text", "The text sent to the model, where `content` differs."),
-            Column("payload", "text", "The object of an agent framework, as JSON.", meaning="json"),
+            Column(
+                "payload", "text", "The object of an agent framework, as JSON.", meaning="value"
+            ),
             Column(
                 "payload_private",
                 "integer",

@@ -10,11 +10,12 @@ from typing import Any
 
 from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import lines, one_line
-from hermes_sessions.model.message import text_of
+from hermes_sessions.model.message import is_payload_only, text_of
 
 Record = Mapping[str, Any]
 
 NO_TEXT = "[non-text content]"
+_PRIVATE = "[private payload]"
 _UNTITLED = "Untitled session"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
 
@@ -74,8 +75,9 @@ def _message(message: Record) -> Iterator[str]:
     yield f'<article class="{role if role in _ROLES else "other"}">\n'
     yield f"<h3>{escape(speaker_of(message))} <time>{when}</time></h3>\n"
     text = readable_text(message)
-    if text and role == "tool":
-        yield f"<details><summary>Result</summary><pre>{escape(text)}</pre></details>\n"
+    if text and (role == "tool" or is_payload_only(message)):
+        summary = "Result" if role == "tool" else "Payload"
+        yield f"<details><summary>{summary}</summary><pre>{escape(text)}</pre></details>\n"
     elif text:
         yield f"<pre>{escape(text)}</pre>\n"
     for name, arguments in calls_of(message):
@@ -99,7 +101,8 @@ def markdown_session(record: Record) -> Iterator[str]:
         yield f"## {_plain(speaker_of(message))}\n\n*{date_and_time(message.get('timestamp'))}*\n\n"
         text = readable_text(message)
         if text:
-            yield (_fenced(text) if message.get("role") == "tool" else text) + "\n\n"
+            is_data = message.get("role") == "tool" or is_payload_only(message)
+            yield (_fenced(text) if is_data else text) + "\n\n"
         for name, arguments in calls_of(message):
             yield f"Calls {_plain(name)}:\n\n{_fenced(arguments)}\n\n"
 
@@ -140,8 +143,14 @@ def speaker_of(message: Record) -> str:
 
 
 def readable_text(message: Record) -> str:
-    """Return the text of a message, without control characters."""
+    """Return the text of a message, or the payload of one that has nothing else, unless it is
+    private; without control characters.
+    """
     text = text_of(message.get("content"))
+    if is_payload_only(message):
+        if message.get("payload_private"):
+            return _PRIVATE
+        text = json.dumps(message["payload"], ensure_ascii=False, indent=2)
     if not text and message.get("content"):
         return NO_TEXT
     return "\n".join(lines(text)) if text else ""

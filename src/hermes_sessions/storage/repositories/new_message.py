@@ -11,8 +11,19 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.model.message import count_tool_calls, preview_of
-from hermes_sessions.storage.codec import encode_content, encode_text, from_json, to_json
-from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, STORED_FIELDS
+from hermes_sessions.storage.codec import (
+    encode_content,
+    encode_text,
+    encode_value,
+    from_json,
+    to_json,
+)
+from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_JSON,
+    MESSAGE_TEXTS,
+    MESSAGE_VALUES,
+    STORED_FIELDS,
+)
 from hermes_sessions.storage.repositories.sessions import require_time
 from hermes_sessions.storage.tables import MESSAGES, given
 
@@ -57,6 +68,9 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     for name in MESSAGE_JSON:
         if value := message.get(name):
             columns[name] = _json(name, value)
+    for name in MESSAGE_VALUES:
+        if (value := message.get(name)) is not None:
+            columns[name] = stored_value(name, value)
     for name in _COUNTS:
         if (value := message.get(name)) is not None:
             columns[name] = _count(name, value)
@@ -112,6 +126,14 @@ def _json(name: str, value: Any) -> str:
     try:
         return to_json(value)
     except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
+
+
+def stored_value(name: str, value: Any) -> str:
+    """Return the JSON text of any value; raise `InvalidInput` if it would not read back equal."""
+    try:
+        return encode_value(value)
+    except ValueError as error:
         raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.model.scope import Scope
-from hermes_sessions.storage.codec import decode_content, from_json
+from hermes_sessions.storage.codec import decode_content, decode_value, from_json
 from hermes_sessions.storage.provider import Row, placeholders
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, given, names_of
 
@@ -43,10 +43,11 @@ MESSAGE_COLUMNS: Final = names_of(MESSAGES, "given", "shown")
 #: Columns of an export, which omits the last ones when they are empty.
 EXPORTED_SESSION_COLUMNS: Final = [*SESSION_COLUMNS, *names_of(SESSIONS, "exported")]
 EXPORTED_MESSAGE_COLUMNS: Final = [*MESSAGE_COLUMNS, *names_of(MESSAGES, "exported")]
-#: Fields of a message that callers give; among these, texts and JSON stored as text.
+#: Fields of a message that callers give; among these, texts, JSON stored as text, and values.
 MESSAGE_FIELDS: Final = names_of(MESSAGES, "given")
 MESSAGE_TEXTS: Final = given(MESSAGES, "text")
 MESSAGE_JSON: Final = given(MESSAGES, "json")
+MESSAGE_VALUES: Final = given(MESSAGES, "value")
 #: Fields that only messages of an assistant have.
 ASSISTANT_FIELDS: Final = [column.name for column in MESSAGES.columns if column.assistant_only]
 #: The columns that store these fields; ``content_type`` is the encoding of the content.
@@ -72,15 +73,18 @@ def session_record(row: Row) -> SessionRecord:
 
 
 def message_record(row: Row) -> MessageRecord:
-    """Return the record for a row of `SELECT_MESSAGE`, content and tool calls decoded."""
+    """Return the record for a row of `SELECT_MESSAGE`, with decoded values."""
     record = dict(zip(MESSAGE_COLUMNS, row, strict=False))
     decode_message(record, row[-1])
     return cast("MessageRecord", record)
 
 
 def decode_message(record: Record, content_type: str | None) -> None:
-    """Replace the stored texts of content and tool calls by their decoded values."""
+    """Replace the stored texts of content, tool calls and payload by their decoded values."""
     if content_type is not None:
         record["content"] = decode_content(record["content"], content_type)
     if record["tool_calls"] is not None:
         record["tool_calls"] = from_json(record["tool_calls"], [])
+    for name in MESSAGE_VALUES:
+        if record[name] is not None:
+            record[name] = decode_value(record[name])

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.model.retention import CLASSES, SessionClass, retention_class
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
-from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS
+from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, MESSAGE_VALUES
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.store import Store
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SpaceReport, SpaceShare, StoreSizes
 
-_TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
+_TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON, *MESSAGE_VALUES)
 _BYTES: Final = " + ".join(f"COALESCE(OCTET_LENGTH(m.{name}), 0)" for name in _TEXTS)
 _CHUNK: Final = 500
 #: Messages measured between two looks at the clock.

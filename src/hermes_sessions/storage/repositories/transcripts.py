@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import drop_repeated_questions, text_of, without_recalled_memory
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.codec import decode_content, from_json
+from hermes_sessions.storage.codec import decode_content, decode_value, from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, placeholders
 from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
@@ -152,6 +152,12 @@ _COLUMNS: Final = (
     "reasoning_content, reasoning_details, codex_reasoning_items, codex_message_items"
 )
 _IN_FORCE: Final = "active = 1 AND compacted = 0"
+#: Items that are nothing but a payload say nothing to a model provider.
+_REPLAYED: Final = (
+    f"{_IN_FORCE} AND (payload IS NULL OR content IS NOT NULL OR tool_calls IS NOT NULL "
+    f"OR tool_call_id IS NOT NULL)"
+)
+_NO_LIMIT: Final = 2**62
 
 
 class TranscriptReplay:
@@ -170,18 +176,46 @@ class TranscriptReplay:
                 # In insertion order over all sessions: a parent may get messages after its child.
                 rows = tx.all(
                     f"SELECT {_COLUMNS} FROM messages WHERE session_id IN "
-                    f"({placeholders(len(family))}) AND {_IN_FORCE} ORDER BY id",
+                    f"({placeholders(len(family))}) AND {_REPLAYED} ORDER BY id",
                     family,
                 )
                 return drop_repeated_questions(_provider_messages(rows))
             if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is None:
                 return []
             rows = tx.all(
-                f"SELECT {_COLUMNS} FROM messages WHERE session_id = ? AND {_IN_FORCE} "
+                f"SELECT {_COLUMNS} FROM messages WHERE session_id = ? AND {_REPLAYED} "
                 f"ORDER BY ordinal",
                 (session_id,),
             )
         return _provider_messages(rows)
+
+    def payloads(
+        self,
+        session_id: str,
+        *,
+        first_ordinal: int | None,
+        last_ordinal: int | None,
+        limit: int | None,
+        scope: Scope = OWNER,
+    ) -> list[Any]:
+        """See `SessionDB.get_payloads`."""
+        seen, params = scope_condition(scope)
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"SELECT payload FROM messages WHERE session_id = ? AND {_IN_FORCE} "
+                f"AND payload IS NOT NULL AND ordinal >= ? AND ordinal <= ? "
+                f"AND EXISTS (SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen}) "
+                f"ORDER BY ordinal DESC LIMIT ?",
+                (
+                    session_id,
+                    1 if first_ordinal is None else first_ordinal,
+                    _NO_LIMIT if last_ordinal is None else last_ordinal,
+                    session_id,
+                    *params,
+                    _NO_LIMIT if limit is None or limit < 0 else limit,
+                ),
+            )
+        return [decode_value(row[0]) for row in reversed(rows)]
 
 
 def _provider_messages(rows: Iterable[Row]) -> list[ConversationMessage]:

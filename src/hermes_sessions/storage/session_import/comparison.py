@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from hermes_sessions.storage.codec import JSON
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.repositories.rows import STORED_FIELDS
+from hermes_sessions.storage.repositories.rows import MESSAGE_VALUES, STORED_FIELDS
 from hermes_sessions.storage.session_import.incoming_session import IncomingSession
 
 _CONTENT: Final = STORED_FIELDS.index("content")
 _CONTENT_TYPE: Final = STORED_FIELDS.index("content_type")
-_TOOL_CALLS: Final = STORED_FIELDS.index("tool_calls")
+#: Positions whose texts are JSON: other programs may write the same value differently.
+_JSON: Final = frozenset(STORED_FIELDS.index(name) for name in ("tool_calls", *MESSAGE_VALUES))
 
 
 class Relation(Enum):
@@ -100,7 +101,7 @@ def _same_message(stored: Sequence[Any], values: Sequence[Any]) -> bool:
         other = stored[position]
         if other == value:
             continue
-        is_json = position == _TOOL_CALLS or (
+        is_json = position in _JSON or (
             position == _CONTENT and stored[_CONTENT_TYPE] == values[_CONTENT_TYPE] == JSON
         )
         if not is_json or not _same_json(other, value):

@@ -25,12 +25,13 @@ from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
 from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
-from hermes_sessions.storage.repositories.new_message import calls_in, require_size
+from hermes_sessions.storage.repositories.new_message import calls_in, require_size, stored_value
 from hermes_sessions.storage.repositories.rows import (
     EXPORTED_MESSAGE_COLUMNS,
     EXPORTED_SESSION_COLUMNS,
     MESSAGE_JSON,
     MESSAGE_TEXTS,
+    MESSAGE_VALUES,
     STORED_FIELDS,
 )
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
@@ -51,6 +52,7 @@ MAX_KEPT_ID: Final = 2**52
 _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "text": value_checks.text,
     "json": value_checks.json_text,
+    "value": stored_value,
     "time": value_checks.time,
     "count": value_checks.number,
     "amount": value_checks.number,
@@ -285,6 +287,7 @@ _EXTERNAL_ID: Final = STORED_FIELDS.index("external_id")
 _CHECKED_COLUMNS: Final = (
     *((name, value_checks.text) for name in MESSAGE_TEXTS),
     *((name, value_checks.json_text) for name in MESSAGE_JSON),
+    *((name, stored_value) for name in MESSAGE_VALUES),
     *((name, value_checks.number) for name in given(MESSAGES, "count")),
 )
 _FLAGS: Final = given(MESSAGES, "flag")

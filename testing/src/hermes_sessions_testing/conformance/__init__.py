@@ -51,6 +51,7 @@ SUBJECTS: Final = (
     "lineage",
     "maintenance",
     "messages",
+    "payloads",
     "retention",
     "rewind",
     "search",
@@ -103,6 +104,7 @@ from hermes_sessions_testing.conformance.messages import (
     TestMessageLimits,
     TestMessages,
 )
+from hermes_sessions_testing.conformance.payloads import TestPayloadReader, TestPayloads
 from hermes_sessions_testing.conformance.retention import TestPruning, TestRetention
 from hermes_sessions_testing.conformance.rewind import TestReplacement, TestRewind
 from hermes_sessions_testing.conformance.search import TestSearch
@@ -155,6 +157,8 @@ __all__ = [
     "TestMessageLimits",
     "TestMessages",
     "TestMeta",
+    "TestPayloadReader",
+    "TestPayloads",
     "TestPins",
     "TestPort",
     "TestPruning",

@@ -118,6 +118,11 @@ BEHAVIOURS: Final[dict[int, str]] = {
     109: "Nothing is moved before a user has approved exactly these limits.",
     110: "Pins, holds and leases take precedence over limits, as does renewed activity.",
     111: "In classes with limits, idle sessions that never ended are ended after a time.",
+    112: "A payload, any JSON value, reads back deep-equal from every reader.",
+    113: "A payload that is not JSON is a ValueError and stores nothing.",
+    114: "An item that is only a payload counts, but is not replayed to a model.",
+    115: "A payload is neither searched nor in a preview.",
+    116: "Payloads are read by range of ordinals; a limit takes the newest, oldest first.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)
