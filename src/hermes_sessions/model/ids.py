@@ -53,6 +53,19 @@ def require_bounded(value: str, what: str) -> str:
     return value
 
 
+def shortened_id(text: str) -> str:
+    """Return *text*, with a digest instead of its end if it is too long for a key."""
+    if stored_length(text) <= MAX_ID_LENGTH:
+        return text
+    import hashlib  # Hardly any is too long.
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    kept = text[: MAX_ID_LENGTH - 17]
+    while stored_length(kept) > MAX_ID_LENGTH - 17:
+        kept = kept[:-1]
+    return f"{kept}~{digest[:16]}"
+
+
 def stored_length(text: str) -> int:
     """Return the length of a text in the database.
 

@@ -18,6 +18,10 @@ Holds = Literal["text", "json", "value", "content", "time", "count", "amount", "
 #: ``given``: callers state and see it. ``shown``: they see it. ``exported``: only exports have it.
 #: ``hidden``: the store's own.
 Access = Literal["given", "shown", "exported", "hidden"]
+#: How whole stores are copied: ``session`` and ``lane``: a row belongs to one of these; ``row``: on
+#: its own; ``proof``: likewise, but it stays in a copy when its original goes; ``backup``: only
+#: backups have it.
+Carried = Literal["session", "lane", "row", "proof", "backup"]
 
 _HELD: Final[dict[Kind, Holds]] = {
     "serial": "number",
@@ -77,7 +81,18 @@ class Index(NamedTuple):
 class Table:
     """One table; ``key`` is its primary key."""
 
-    __slots__ = ("columns", "copied", "doc", "indexes", "key", "local", "name", "sqlite_key")
+    __slots__ = (
+        "carried",
+        "columns",
+        "copied",
+        "doc",
+        "imported",
+        "indexes",
+        "key",
+        "local",
+        "name",
+        "sqlite_key",
+    )
 
     def __init__(
         self,
@@ -88,10 +103,14 @@ class Table:
         *,
         doc: str = "",
         local: str = "",
+        carried: Carried = "row",
+        imported: bool = False,
         sqlite_key: Literal["column", "constraint", "none"] = "constraint",
     ) -> None:
         """Declare a table. *local* says why it describes one database only, so that backups and
-        copies omit it. *sqlite_key* is how SQLite declares the key.
+        copies omit it; otherwise *carried* says how they take it. An import from the file of
+        another store adds its rows if it is *imported*. *sqlite_key* is how SQLite declares the
+        key.
         """
         self.name = name
         self.key = key
@@ -99,12 +118,21 @@ class Table:
         self.indexes = indexes
         self.doc = doc
         self.local = local
+        self.carried = carried
+        self.imported = imported
         self.sqlite_key = sqlite_key
         #: The columns of a portable backup and of a copy in another database, in order.
         self.copied = tuple([c for c in columns if c.copied])
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that identify a row in every store: not a number that the database gives."""
+        if not any(self.column(name).kind == "serial" for name in self.key):
+            return self.key
+        return next((index.columns for index in self.indexes if index.unique), self.key)
 
     def column(self, name: str) -> Column:
         """Return the column of this name."""
@@ -516,6 +544,7 @@ SESSIONS: Final = Table(
         ),
     ),
     doc="One stored transcript. Lists read this table alone.",
+    carried="session",
     sqlite_key="column",
 )
 
@@ -713,6 +742,7 @@ MESSAGES: Final = Table(
         ),
     ),
     doc="The messages of all sessions, rewound ones included.",
+    carried="session",
 )
 
 USAGE: Final = Table(
@@ -797,6 +827,7 @@ USAGE: Final = Table(
         Column("last_at", "real", "When the last call was recorded.", required=True),
     ),
     doc="Tokens and cost by session, model, route and task.",
+    carried="session",
 )
 
 REWINDS: Final = Table(
@@ -846,6 +877,7 @@ REWINDS: Final = Table(
     ),
     (Index("idx_rewinds_session", ("session_id",)),),
     doc="Every rewind of a session.",
+    carried="session",
 )
 
 TABLES: Final = (
@@ -859,6 +891,7 @@ TABLES: Final = (
             Column("value", "text", "The value, as text."),
         ),
         doc="Values that callers and the store keep by key.",
+        imported=True,
         sqlite_key="column",
     ),
     REWINDS,
@@ -895,6 +928,7 @@ TABLES: Final = (
         ),
         (Index("idx_foreign_rows_key", ("table_name", "row_key"), unique=True, sqlite="UNIQUE"),),
         doc="Rows of other programs' tables, and ledgers of copies.",
+        imported=True,
     ),
 )
 
@@ -1001,6 +1035,7 @@ LIFECYCLE_TABLES: Final = (
             Index("idx_lanes_status", ("namespace", "status")),
         ),
         doc="Conversation keys, and the session each points at now.",
+        carried="lane",
     ),
     Table(
         "lane_transitions",
@@ -1024,6 +1059,7 @@ LIFECYCLE_TABLES: Final = (
         ),
         (Index("idx_lane_transitions_lane", ("lane_id", "id")),),
         doc="Why lanes point at the sessions they do.",
+        carried="lane",
     ),
     Table(
         "leases",
@@ -1083,6 +1119,7 @@ LIFECYCLE_TABLES: Final = (
             Index("idx_turns_chain", ("chain_id", "ended_at")),
         ),
         doc="Turns: runs of the agent, from an input to its answer.",
+        carried="lane",
     ),
     Table(
         "processes",
@@ -1157,6 +1194,7 @@ LIFECYCLE_TABLES: Final = (
             Index("idx_mailbox_turn", ("turn_id",)),
         ),
         doc="Messages and commands that a lane received, in order.",
+        carried="lane",
     ),
     Table(
         "identities",
@@ -1240,6 +1278,8 @@ GATEWAY_TABLES: Final = (
             Index("idx_outbox_turn", ("turn_id",)),
         ),
         doc="Replies to send, sent ones for a while, and drafts.",
+        # Two stores would send them twice.
+        carried="backup",
     ),
     Table(
         "senders",
@@ -1306,6 +1346,7 @@ GATEWAY_TABLES: Final = (
             Column("updated_at", "real", "When the row last changed.", required=True),
         ),
         doc="Private Telegram chats in which each topic has its own session.",
+        imported=True,
     ),
     Table(
         "topics",
@@ -1324,6 +1365,7 @@ GATEWAY_TABLES: Final = (
         ),
         (Index("idx_topics_session", ("session_id",), unique=True),),
         doc="Telegram topics and their sessions.",
+        imported=True,
     ),
 )
 
@@ -1354,6 +1396,7 @@ ERASURE_TABLES: Final = (
         ),
         (Index("idx_erasures_requested", ("requested_at", "id")),),
         doc="Receipts of erasures.",
+        carried="proof",
     ),
     Table(
         "authors",
@@ -1371,6 +1414,7 @@ ERASURE_TABLES: Final = (
         ),
         (Index("idx_authors_author", ("author",)),),
         doc="Authors of messages in rooms that several users share.",
+        imported=True,
     ),
 )
 
@@ -1390,6 +1434,7 @@ HOLD_TABLES: Final = (
             Column("held_at", "real", "When the hold was first placed.", required=True),
         ),
         doc="Conversations that nothing may delete.",
+        imported=True,
     ),
 )
 
@@ -1425,6 +1470,7 @@ INTEGRATION_TABLES: Final = (
             Column("updated_at", "real", "When the entry was last written.", required=True),
         ),
         doc="Maps of messenger chats to sessions that Hermes gateways keep.",
+        imported=True,
     ),
     Table(
         "state_documents",
@@ -1444,6 +1490,7 @@ INTEGRATION_TABLES: Final = (
             Column("updated_at", "real", "When the document last changed.", required=True),
         ),
         doc="Small JSON documents that frameworks keep for a session, a user or an app.",
+        imported=True,
     ),
     Table(
         "workspaces",
@@ -1458,6 +1505,7 @@ INTEGRATION_TABLES: Final = (
         ),
         (Index("idx_workspaces_identity", ("identity",)),),
         doc="Projects that sessions belong to, wherever their directory is.",
+        imported=True,
     ),
 )
 
@@ -1593,6 +1641,8 @@ TABLES_BY_STEP: Final = {
 }
 #: Every table that all databases have.
 ALL_TABLES: Final = tuple(table for tables in TABLES_BY_STEP.values() for table in tables)
+#: The migration that creates each table, by its name.
+CREATED_BY: Final = {table.name: step for step, some in TABLES_BY_STEP.items() for table in some}
 #: Migrations that only add what carries their name: columns, indexes, tables; in order, after all
 #: others.
 COLUMN_STEPS: Final[tuple[str, ...]] = ("0009_integrations",)

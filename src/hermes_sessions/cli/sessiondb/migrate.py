@@ -17,8 +17,9 @@ from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreMissing, TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.comparison import Difference, TransferPlan, plan
+from hermes_sessions.storage.transfer.comparison import TransferPlan, plan
 from hermes_sessions.storage.transfer.run import Transfer, TransferReport
+from hermes_sessions.storage.transfer.side_rows import Difference
 
 #: How many lines of each kind are printed; --json has all of them.
 _SHOWN = 10

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreCorrupt
-from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
+from hermes_sessions.model.ids import MAX_ID_LENGTH, shortened_id, stored_length
 from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions.storage import tables
 from hermes_sessions.storage.codec import to_json
@@ -36,7 +36,6 @@ from hermes_sessions.storage.sqlite.file_kind import (
     identify_file,
 )
 from hermes_sessions.storage.sqlite.hermes_values import (
-    bounded,
     decoded,
     is_finite,
     jsonable,
@@ -91,13 +90,13 @@ _OWN_COLUMNS: Final = {
 }
 #: Columns that are recounted.
 _COUNTED: Final = ("message_count", "tool_call_count")
-#: In a store of ours: tables that belong to sessions and are not part of an export.
-_BESIDE_SESSIONS: Final = tuple(table for table in ALL_TABLES if table.name in ("authors", "holds"))
-#: In a store of ours: tables that are copied, each in its own way.
-_COPIED_OF_OURS: Final = frozenset(
-    "sessions messages rewinds session_model_usage state_meta foreign_rows topic_modes topics "
-    "schema_version store_migrations".split()
-) | {table.name for table in _BESIDE_SESSIONS}
+_SESSION_TABLES: Final = frozenset(table.name for table in ALL_TABLES if table.carried == "session")
+#: In a store of ours: tables that are imported, and those that are imported in a way of their own.
+_IMPORTED: Final = tuple(table for table in ALL_TABLES if table.imported)
+_OWN_WAY: Final = frozenset(("state_meta", "foreign_rows", "topic_modes", "topics"))
+_COPIED_OF_OURS: Final = (
+    _SESSION_TABLES | {table.name for table in _IMPORTED} | {"schema_version", "store_migrations"}
+)
 _NOT_COPIED_OF_OURS: Final = (
     frozenset(table.name for table in ALL_TABLES if table not in tables.SEARCH_TABLES)
     - _COPIED_OF_OURS
@@ -175,7 +174,7 @@ class HermesDatabase:
             if self.is_ours:
                 key, value = decoded(key), decoded(value)
             if key is not None:
-                yield bounded(key), value
+                yield shortened_id(key), value
 
     def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield (origin, table, key, JSON) of rows for ``foreign_rows``."""
@@ -233,7 +232,7 @@ class HermesDatabase:
             yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
 
     def side_rows_of(self, table: Table) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of a table that belong to the sessions of a store of ours."""
+        """Yield the rows of a table of a store of ours."""
         if self.is_ours:
             there = self._tables.get(table.name, ())
             names = [column.name for column in table.copied if column.name in there]
@@ -513,9 +512,10 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
             ("table_name", "row_key"),
             source.other_rows(),
         )
-        for table in _BESIDE_SESSIONS:
-            columns = [column.name for column in table.copied]
-            _add_rows(db, table.name, columns, table.key, source.side_rows_of(table))
+        for table in _IMPORTED:
+            if table.name not in _OWN_WAY:
+                columns = [column.name for column in table.copied]
+                _add_rows(db, table.name, columns, table.row_key, source.side_rows_of(table))
         report["topics"] = _add_topics(db, source)
         report["kept"], report["left_out"] = source.kept, source.left_out
         report["damage"] = source.damage

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
+from hermes_sessions.model.ids import shortened_id
 from hermes_sessions.storage.codec import (
     JSON,
     decode_content,
@@ -253,18 +252,7 @@ def usable_id(key: Any) -> str | None:
     text = plain_text(key)
     if text is None or not text.strip():
         return None
-    return bounded(text)
-
-
-def bounded(text: str) -> str:
-    """Return *text*, shortened by a digest if it is too long for a key."""
-    if stored_length(text) <= MAX_ID_LENGTH:
-        return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    kept = text[: MAX_ID_LENGTH - 17]
-    while stored_length(kept) > MAX_ID_LENGTH - 17:
-        kept = kept[:-1]
-    return f"{kept}~{digest[:16]}"
+    return shortened_id(text)
 
 
 def key_placeholder(key: Any) -> str:

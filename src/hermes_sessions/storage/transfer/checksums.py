@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
@@ -103,37 +103,41 @@ def _splitter(table: Table) -> _Splitter:
     return split
 
 
-def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
-    """Convert every value to the type of its column.
+def typed_rows(
+    table: Table, rows: Iterable[Row], columns: Sequence[Column] | None = None
+) -> list[Row]:
+    """Convert every value to the type of its column; rows have all copied *columns* of their table
+    unless stated.
 
     SQLite stores values of any type in a column; servers do not.
 
     Raises:
         TransferRefused: a value cannot be converted without loss.
     """
-    types = [_TYPES[column.kind] for column in table.copied]
+    columns = columns or table.copied
+    types = [_TYPES[column.kind] for column in columns]
     floats = [number for number, wanted in enumerate(types) if wanted is float]
     found = []
     for row in rows:
         for value, wanted in zip(row, types, strict=True):
             if value is not None and type(value) is not wanted:
-                found.append(_settled(table, row))
+                found.append(_settled(table, row, columns))
                 break
         else:
             # Databases differ in NaN and negative zero.
             is_plain = all(row[number] is None or row[number] > 0 for number in floats)
-            found.append(row if is_plain else _settled(table, row))
+            found.append(row if is_plain else _settled(table, row, columns))
     return found
 
 
-def _settled(table: Table, row: Row) -> Row:
+def _settled(table: Table, row: Row, columns: Sequence[Column]) -> Row:
     values = []
-    for value, column in zip(row, table.copied, strict=True):
+    for value, column in zip(row, columns, strict=True):
         wanted = _TYPES[column.kind]
         try:
             values.append(None if value is None else _converted(value, wanted))
         except ValueError as error:
-            names = [other.name for other in table.copied]
+            names = [other.name for other in columns]
             owner = row[names.index("session_id")] if "session_id" in names else row[0]
             kind = "Session" if table is SESSIONS or "session_id" in names else "Row"
             raise TransferRefused(

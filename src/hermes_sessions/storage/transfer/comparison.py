@@ -12,7 +12,6 @@ from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
-from hermes_sessions.storage.transfer.lane_copy import compare_lanes
 from hermes_sessions.storage.transfer.reader import (
     ChecksummedSession,
     checksum_sessions,
@@ -20,9 +19,13 @@ from hermes_sessions.storage.transfer.reader import (
     pages,
     sessions_among,
 )
-from hermes_sessions.storage.transfer.side_tables import Merge, compare_side_rows
+from hermes_sessions.storage.transfer.side_rows import (
+    CHANGED,
+    Difference,
+    Merge,
+    compare_side_rows,
+)
 
-CHANGED: Final = "was changed in the target after it was copied"
 DELETED: Final = "was deleted from the target after it was copied"
 FOREIGN: Final = "is in the target, and did not come from this source"
 
@@ -34,14 +37,6 @@ class Verdict(Enum):
     COPY = "copy it, replacing what is there"
     SKIP = "leave it as it is"
     CONFLICT = "report it"
-
-
-class Difference(NamedTuple):
-    """A session or row that differs between the stores."""
-
-    #: A session id, or a table and the key of a row.
-    id: str
-    what: str
 
 
 def judge(
@@ -115,11 +110,7 @@ def compare_stores(
         done += len(page)
         on_progress(done, total)
     beside = Counter[str]()
-    differences += [
-        Difference(f"{row.table} {row.key}", row.what)
-        for rows in (compare_side_rows(first, second, same=beside), compare_lanes(first, second))
-        for row in rows
-    ]
+    differences += compare_side_rows(first, second, beside)
     return Comparison(sessions, messages, differences, beside)
 
 
@@ -169,7 +160,7 @@ def plan(
         if target is not None:
             with target.read() as tx:
                 found = checksum_sessions(tx, page)
-                entries = ledger.entries(tx, "session", page)
+                entries = ledger.entries(tx, "sessions", page)
         for session_id, summed in wanted.items():
             verdict, reason = judge(summed, found.get(session_id), entries.get(session_id), merge)
             if verdict is Verdict.COPY:

@@ -8,8 +8,9 @@ can be detected, and an interrupted copy can be resumed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Any, Final
 
+from hermes_sessions.model.ids import shortened_id
 from hermes_sessions.storage.provider import (
     Dialect,
     ReadTransaction,
@@ -17,38 +18,20 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.tables import ALL_TABLES
 
-#: Kinds of entries.
-Kind = Literal[
-    "authors",
-    "erasures",
-    "session",
-    "state_meta",
-    "foreign_rows",
-    "holds",
-    "identities",
-    "lanes",
-    "senders",
-    "topic_modes",
-    "topics",
-]
-_TABLES: Final[dict[Kind, str]] = {
-    "authors": "transferred_authors",
-    "erasures": "transferred_erasures",
-    "session": "transferred_sessions",
-    "state_meta": "transferred_meta",
-    "foreign_rows": "transferred_rows",
-    "holds": "transferred_holds",
-    "identities": "transferred_identities",
-    "lanes": "transferred_lanes",
-    "senders": "transferred_senders",
-    "topic_modes": "transferred_topic_modes",
-    "topics": "transferred_topics",
+_FORMER_NAMES: Final = {"state_meta": "transferred_meta", "foreign_rows": "transferred_rows"}
+#: The names under which the ledger keeps its entries in ``foreign_rows``, by table; the entries
+#: themselves are never copied.
+_NAMES: Final = {
+    table.name: _FORMER_NAMES.get(table.name, f"transferred_{table.name}")
+    for table in ALL_TABLES
+    if not table.local
 }
-#: Names that the ledger uses in ``foreign_rows``; its rows are never copied.
-LEDGER_TABLES: Final = tuple(_TABLES.values())
+LEDGER_TABLES: Final = tuple(_NAMES.values())
 #: Replaces the checksum while a copy is in progress.
 BEGUN: Final = "begun"
+_SEPARATOR: Final = "\x1f"
 _COLUMNS: Final = ("origin", "table_name", "row_key", "row")
 
 
@@ -75,38 +58,43 @@ class Ledger:
             "foreign_rows", _COLUMNS, ("table_name", "row_key"), ("origin", "row")
         )
 
-    def entries(self, tx: ReadTransaction, kind: Kind, keys: Sequence[str]) -> dict[str, str]:
+    @staticmethod
+    def key_of(key: Sequence[Any]) -> str:
+        """Return the key of a row as one text."""
+        return shortened_id(_SEPARATOR.join(map(str, key)))
+
+    def entries(self, tx: ReadTransaction, table: str, keys: Sequence[str]) -> dict[str, str]:
         """Return the existing entries with these keys."""
         if not keys:
             return {}
         rows = tx.all(
             f'SELECT row_key, "row" FROM foreign_rows WHERE table_name = ? AND origin = ? '
             f"AND row_key IN ({placeholders(len(keys))})",
-            (_TABLES[kind], self.origin, *keys),
+            (_NAMES[table], self.origin, *keys),
         )
         return dict(rows)
 
-    def page(self, tx: ReadTransaction, kind: Kind, after: str | None, size: int) -> list[str]:
-        """Return the next keys of this kind."""
+    def page(self, tx: ReadTransaction, table: str, after: str | None, size: int) -> list[str]:
+        """Return the next keys of a table."""
         beyond, params = ("AND row_key > ?", [after]) if after is not None else ("", [])
         rows = tx.all(
             f"SELECT row_key FROM foreign_rows WHERE table_name = ? AND origin = ? {beyond} "
             f"ORDER BY row_key LIMIT ?",
-            (_TABLES[kind], self.origin, *params, size),
+            (_NAMES[table], self.origin, *params, size),
         )
         return [row[0] for row in rows]
 
-    def note(self, tx: WriteTransaction, kind: Kind, entries: Iterable[tuple[str, str]]) -> None:
+    def note(self, tx: WriteTransaction, table: str, entries: Iterable[tuple[str, str]]) -> None:
         """Write entries: key, and checksum or `BEGUN`."""
         tx.run_many(
-            self._upsert, [(self.origin, _TABLES[kind], key, entry) for key, entry in entries]
+            self._upsert, [(self.origin, _NAMES[table], key, entry) for key, entry in entries]
         )
 
-    def forget(self, tx: WriteTransaction, kind: Kind, keys: Sequence[str]) -> None:
+    def forget(self, tx: WriteTransaction, table: str, keys: Sequence[str]) -> None:
         """Remove entries."""
         tx.run_many(
             "DELETE FROM foreign_rows WHERE table_name = ? AND row_key = ?",
-            [(_TABLES[kind], key) for key in keys],
+            [(_NAMES[table], key) for key in keys],
         )
 
     def sessions_from_elsewhere(self, tx: ReadTransaction) -> int:
@@ -114,10 +102,10 @@ class Ledger:
         row = tx.one(
             "SELECT COUNT(*) FROM sessions WHERE NOT EXISTS (SELECT 1 FROM foreign_rows f "
             "WHERE f.table_name = ? AND f.row_key = sessions.id AND f.origin = ?)",
-            (_TABLES["session"], self.origin),
+            (_NAMES["sessions"], self.origin),
         )
         return int(row[0]) if row else 0
 
     def is_empty(self, tx: ReadTransaction) -> bool:
         """Return whether nothing was copied from this source yet."""
-        return not self.page(tx, "session", None, 1)
+        return not self.page(tx, "sessions", None, 1)

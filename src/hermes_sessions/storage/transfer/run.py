@@ -22,7 +22,6 @@ from hermes_sessions.storage.session_import.parents import place_all_conversatio
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.comparison import (
-    Difference,
     Verdict,
     judge,
     number_of_sessions,
@@ -30,7 +29,6 @@ from hermes_sessions.storage.transfer.comparison import (
     require_room,
 )
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
-from hermes_sessions.storage.transfer.lane_copy import copy_lanes
 from hermes_sessions.storage.transfer.reader import (
     PAGE,
     ChecksummedSession,
@@ -43,11 +41,11 @@ from hermes_sessions.storage.transfer.reader import (
     read_pieces,
     sessions_among,
 )
-from hermes_sessions.storage.transfer.side_tables import (
-    CHANGES_STEP,
+from hermes_sessions.storage.transfer.side_rows import (
+    Difference,
     Merge,
     copy_side_rows,
-    has_taken,
+    has_tables,
 )
 from hermes_sessions.storage.transfer.writer import Writer, any_taken, tie
 
@@ -140,10 +138,10 @@ class Transfer:
             self._require_nothing_else()
         if self._merge is not None:
             place_all_conversations(self._target)
-        for copy in (copy_side_rows, copy_lanes):
-            for row in copy(self._source, self._target, self._ledger, self._merge):
-                self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
-        if has_taken(CHANGES_STEP, self._source):
+        self._report.differences += copy_side_rows(
+            self._source, self._target, self._ledger, self._merge
+        )
+        if has_tables(["stale_sessions"], self._source):
             copy_notes(self._source, self._target)
         self._report.indexed = self._index()
         return self._report
@@ -155,7 +153,7 @@ class Transfer:
             self._start("Copying", count_messages(tx))
         for page in pages(self._source):
             with self._target.read() as tx:
-                entries = self._ledger.entries(tx, "session", page)
+                entries = self._ledger.entries(tx, "sessions", page)
                 stored = sessions_among(tx, page)
             wanted = [
                 session_id
@@ -184,7 +182,7 @@ class Transfer:
         for page in _paged(gone):
             with self._target.read() as tx:
                 found = checksum_sessions(tx, page)
-                entries = self._ledger.entries(tx, "session", page)
+                entries = self._ledger.entries(tx, "sessions", page)
             left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
         # A session can only be removed after its children.
         while removed := {s for page in _paged(left) for s in self._writer.remove(page)}:
@@ -201,7 +199,7 @@ class Transfer:
         after: str | None = None
         while True:
             with self._target.read() as tx:
-                page = self._ledger.page(tx, "session", after, PAGE)
+                page = self._ledger.page(tx, "sessions", after, PAGE)
             if not page:
                 return gone
             after = page[-1]
@@ -257,7 +255,7 @@ class Transfer:
         """Count the equal sessions; return those to copy."""
         with self._target.read() as tx:
             found = checksum_sessions(tx, ids)
-            entries = self._ledger.entries(tx, "session", ids)
+            entries = self._ledger.entries(tx, "sessions", ids)
         again = []
         proven: list[tuple[str, str]] = []
         for session_id, summed in wanted.items():
@@ -281,7 +279,7 @@ class Transfer:
                 continue
             self._advance(summed.messages)
         if proven:
-            self._target.write(lambda tx: self._ledger.note(tx, "session", proven), isolated=False)
+            self._target.write(lambda tx: self._ledger.note(tx, "sessions", proven), isolated=False)
         return again
 
     def _copy(self, ids: Sequence[str], *, is_counted: bool = True) -> None:
@@ -352,13 +350,13 @@ class Transfer:
         parents = sorted(set(edges.values()) - set(ids))
         with self._target.read() as tx:
             missing = set(parents) - sessions_among(tx, parents)
-            noted = self._ledger.entries(tx, "session", sorted(missing))
+            noted = self._ledger.entries(tx, "sessions", sorted(missing))
         # A session that was copied and then deleted from the target stays deleted.
         missing -= {parent for parent, entry in noted.items() if entry != BEGUN}
         self._copy(sorted(missing), is_counted=False)
         with self._target.read() as tx:
             untied = _untied(tx, list(edges))
-            ours = self._ledger.entries(tx, "session", list(edges))
+            ours = self._ledger.entries(tx, "sessions", list(edges))
         loose = [(child, edges[child]) for child in untied if child in ours]
         if loose:
             self._target.write(partial(tie, edges=loose), isolated=False)

@@ -110,7 +110,7 @@ class Writer:
                 _remove_rows(tx, removed)
                 marks = placeholders(len(removed))
                 tx.run(f"DELETE FROM sessions WHERE id IN ({marks})", removed)
-                self._ledger.forget(tx, "session", removed)
+                self._ledger.forget(tx, "sessions", removed)
             return removed
 
         return self._target.write(work, isolated=False)
@@ -144,7 +144,7 @@ class Writer:
             piece.session_id: BEGUN if piece.session_id in lacking else str(piece.checksum or BEGUN)
             for piece in pieces
         }
-        self._ledger.note(tx, "session", entries.items())
+        self._ledger.note(tx, "sessions", entries.items())
         return written
 
     def _write_sessions(
@@ -201,13 +201,13 @@ class Writer:
                 titles,
             )
         }
-        entries = self._ledger.entries(tx, "session", list(holders))
+        entries = self._ledger.entries(tx, "sessions", list(holders))
         found = checksum_sessions(tx, list(entries))
         stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
         for holder in stale:
             tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
         # Their checksums no longer match, so they are copied again.
-        self._ledger.note(tx, "session", [(holder, BEGUN) for holder in stale])
+        self._ledger.note(tx, "sessions", [(holder, BEGUN) for holder in stale])
         return {title for holder, title in holders.items() if holder not in stale}
 
     def _is_stale(self, found: ChecksummedSession, entry: str) -> bool:
