@@ -20,9 +20,9 @@ from hermes_sessions.storage.logs import Logger
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hermes_sessions.storage.sqlite.migrations import DOCUMENTED_VERSION as SCHEMA_VERSION
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
     from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
-    from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
 
     SCHEMA_SQL: str
 
@@ -178,10 +178,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for an existing one
         # What a store is opened with is loaded when one is opened.
         if name == "DEFAULT_DB_PATH":
             return _remembered_default()
-        from hermes_sessions.storage.sqlite import schema
+        from hermes_sessions.storage.sqlite import migrations
 
         if name == "SCHEMA_SQL":
-            return schema.script()
+            return migrations.script()
         if name == "SCHEMA_VERSION":
-            return schema.DOCUMENTED_VERSION
+            return migrations.DOCUMENTED_VERSION
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,7 @@ USES_SQLITE = "hermes_sessions.storage.sqlite.sqlite3_lock"
 ENDLESS_WAITS = {
     "hermes_sessions.agent.clients.local_model:_events": "it ends its answer, or `shut` does",
     "hermes_sessions.cli.chat.job_queue:close": "an interrupted turn ends, or Ctrl-C the wait",
-    "hermes_sessions.lifecycle.lease_renewal:stop": "the thread does one renewal, which is bounded",
+    "hermes_sessions.lifecycle.conversation_lease:stop": "one renewal, which is bounded",
     "hermes_sessions.storage.mysql.migration_lock:kept": "one renewal, which is bounded",
     "hermes_sessions.storage.sqlite.checkpoint:_run": "a thread for work; `stop` wakes it",
     "hermes_sessions.storage.sqlite.repair.recover_tool:recover_with": "a timer kills the process",
@@ -68,7 +68,7 @@ ENDLESS_WAITS = {
 #: Functions with loops of writes that are bounded in their own way; others use `steps.repeat`.
 LOOPS_OF_WRITES = {
     "hermes_sessions.storage.search.index_maintenance:compact": "by time",
-    "hermes_sessions.storage.batched_work:run_in_batches": "by work and time",
+    "hermes_sessions.storage.batches:run_in_batches": "by work and time",
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from hermes_sessions.agent.turn import Agent, AgentResult
     from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
-    from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+    from hermes_sessions.lifecycle.conversation_lease import ConversationLease, Holding
+    from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
     from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-    from hermes_sessions.lifecycle.lease_renewal import ConversationLease, Holding
     from hermes_sessions.lifecycle.mailboxes import Mailboxes
     from hermes_sessions.lifecycle.session_context import (
         SessionContext,
@@ -230,9 +230,9 @@ _MODULE_OF = {
     "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",
     "Conditions": "text.query.filters",
-    "ConversationLease": "lifecycle.lease_renewal",
+    "ConversationLease": "lifecycle.conversation_lease",
     "ConversationMessage": "storage.records",
-    "ExpiryWatcher": "lifecycle.expiry",
+    "ExpiryWatcher": "lifecycle.expiry_watcher",
     "ExportedMessage": "storage.records",
     "ExportedSession": "storage.records",
     "GatewayConfig": "config.gateway_config",
@@ -241,7 +241,7 @@ _MODULE_OF = {
     "HeldBy": "storage.repositories.leases",
     "HoldRecord": "storage.records",
     "Holder": "storage.repositories.leases",
-    "Holding": "lifecycle.lease_renewal",
+    "Holding": "lifecycle.conversation_lease",
     "HomeChannel": "config.gateway_config",
     "ImportReport": "storage.records",
     "IndexStatus": "storage.records",

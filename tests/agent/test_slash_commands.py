@@ -132,8 +132,8 @@ class TestHandlers:
 
 
 def test_every_surface_handles_its_commands() -> None:
-    from hermes_sessions.cli.chat import slash_commands as terminal
-    from hermes_sessions.gateway import slash_commands as gateway
+    from hermes_sessions.cli.chat import slash_command_handlers as terminal
+    from hermes_sessions.gateway import slash_command_handlers as gateway
 
     for command in commands_for("cli"):
         assert callable(terminal.handles[command])

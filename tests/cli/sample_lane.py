@@ -6,7 +6,7 @@ from itertools import count
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_operations import LaneChanges, LaneSweeps
 from hermes_sessions.lifecycle.session_routing import route_to_session
 from hermes_sessions.model.lane import first_alias
@@ -28,7 +28,7 @@ def live(db: SessionDB) -> None:
     """Let it all happen, in the nine days before the tests."""
     clock, numbers, busy = FrozenClock(NOW - 9 * DAY), count(1), [False]
     store = db.store._replace(clock=clock)
-    engine = LaneEngine(
+    engine = LaneDependencies(
         store,
         GatewayConfig(
             reset_policy=SessionResetPolicy("both", at_hour=4, idle_minutes=1440, timezone="UTC")

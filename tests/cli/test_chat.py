@@ -14,7 +14,7 @@ from hermes_sessions.agent.clients.model_selection import choose_model
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.slash_commands import COMMANDS, TypedCommand
 from hermes_sessions.cli.chat.prompt import StdinReader
-from hermes_sessions.cli.chat.slash_commands import TerminalCommands
+from hermes_sessions.cli.chat.slash_command_handlers import TerminalCommands
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.postgresql import migrations as postgresql_migrations
 from hermes_sessions.storage.servers.migrations import Migration
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from tests.cli.harness import NOW, Hermes
 from tests.cli.sample_store import AUTH, PROJECT
 from tests.cli.terminal import SLOW_COMMAND, Terminal
@@ -343,8 +343,8 @@ def test_the_bars(filled: Hermes, tmp_path: Path) -> None:
 
 
 def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = schema.Migration("9999_more", "CREATE TABLE more (number INTEGER)")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    step = migrations.Migration("9999_more", "CREATE TABLE more (number INTEGER)")
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, step))
     status = filled.call("sessiondb", "status")
     assert (
         status.out.splitlines()[-1] == "Schema: pending: 9999_more (run: hermes sessiondb upgrade)"
@@ -363,7 +363,9 @@ def test_a_step_that_is_to_finish(
     hermes: Hermes, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = Migration("9999_less", ("DROP TABLE compression_locks",), finishing=True)
-    monkeypatch.setattr(postgresql_schema, "MIGRATIONS", (*postgresql_schema.MIGRATIONS, step))
+    monkeypatch.setattr(
+        postgresql_migrations, "MIGRATIONS", (*postgresql_migrations.MIGRATIONS, step)
+    )
     assert hermes.call("sessiondb", "upgrade", server_url).out.splitlines() == [
         "The tables are up to date.",
         "Steps that require --finish: 9999_less",

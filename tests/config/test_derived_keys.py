@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.config.error_text import is_secret
-from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.config.gateway_settings import SessionResetSettings
-from hermes_sessions.config.key_types import Choice, Key, ParseContext, WholeNumber
-from hermes_sessions.config.keys import (
+from hermes_sessions.config.derived_keys import (
     FREE_SECTIONS,
     KEY_AT,
     KEYS,
@@ -20,6 +16,10 @@ from hermes_sessions.config.keys import (
     SHARED_SECTIONS,
     derive_keys,
 )
+from hermes_sessions.config.error_text import is_secret
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.config.gateway_settings import SessionResetSettings
+from hermes_sessions.config.key_types import Choice, Key, ParseContext, WholeNumber
 from hermes_sessions.config.resolver import resolve_values
 from hermes_sessions.config.sections import (
     SettingsSection,

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_sessions.config.derived_keys import KEYS, Key
 from hermes_sessions.config.key_types import (
     Choice,
     FilePath,
@@ -13,7 +14,6 @@ from hermes_sessions.config.key_types import (
     Size,
     WholeNumber,
 )
-from hermes_sessions.config.keys import KEYS, Key
 
 HERE = ParseContext(Path("/home/ada/.hermes"), {"HOME": "/home/ada"})
 SIZE = Size(at_least=1024, at_most=1024**3)

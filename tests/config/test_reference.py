@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.keys import RESERVED
+from hermes_sessions.config.derived_keys import RESERVED
 from hermes_sessions.config.reference import reference_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
+from hermes_sessions.config.derived_keys import KEY_AT, RESERVED
 from hermes_sessions.config.key_lookup import unknown_key_warning
-from hermes_sessions.config.keys import KEY_AT, RESERVED
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from hermes_sessions.gateway import slash_commands, worker_pool
+from hermes_sessions.gateway import slash_command_handlers, worker_pool
 from hermes_sessions.gateway.active_turns import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
@@ -626,7 +626,7 @@ def test_commands_wait_for_a_worker_that_has_answered(
                 may_release.set()
             raise
 
-    monkeypatch.setattr(slash_commands, "_LEASE_WAIT", 0.0)
+    monkeypatch.setattr(slash_command_handlers, "_LEASE_WAIT", 0.0)
     monkeypatch.setattr(WorkerPool, "_release_lease", release_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
     harness.start()

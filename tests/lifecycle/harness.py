@@ -8,7 +8,7 @@ from typing import Any
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess, RecoveryReport
-from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses
+from hermes_sessions.lifecycle.lane_dependencies import HasActiveProcesses
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, TurnEnding
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import dedupe_mark

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 
 from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
-from hermes_sessions.lifecycle.lease_renewal import ConversationLease
+from hermes_sessions.lifecycle.conversation_lease import ConversationLease
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.stores import OpenStore

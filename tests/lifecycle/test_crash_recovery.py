@@ -16,7 +16,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import NotFound, StoreUnavailable
 from hermes_sessions.lifecycle import gateway_process as running
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import RecoveryReport
 from hermes_sessions.lifecycle.mailboxes import StartedTurn
 from hermes_sessions.model.lane import Lane

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.lifecycle import expiry
+from hermes_sessions.lifecycle import expiry_watcher
 from hermes_sessions.lifecycle.agent_cache import AgentCache
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
 from hermes_sessions.lifecycle.session_finalization import FinalizationClaim
 from hermes_sessions.model.reset_policy import SessionResetPolicy
@@ -295,7 +295,7 @@ class TestFailures:
         harness.lane()
         harness.clock.advance(3601)
         with monkeypatch.context() as killed:
-            killed.setattr(expiry, "this_process_mark", lambda: ended_processes()[0])
+            killed.setattr(expiry_watcher, "this_process_mark", lambda: ended_processes()[0])
             with pytest.raises(KeyboardInterrupt):
                 ExpiryWatcher(harness.sessions, hooks=[interrupted]).run_pass()
         assert len(watcher(harness, Hook()).run_pass().finalized) == 1
@@ -490,7 +490,7 @@ class TestLeftBehind:
     ) -> None:
         """Another process continues at once."""
         with monkeypatch.context() as killed:
-            killed.setattr(expiry, "this_process_mark", lambda: ended_processes()[1])
+            killed.setattr(expiry_watcher, "this_process_mark", lambda: ended_processes()[1])
             dying = ExpiryWatcher(harness.sessions, hooks=[interrupted])
         dying.run_pass()
         session = self.left(harness)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_sessions.lifecycle.expiry import ExpiryPass, Pass
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryPass, Pass
 from hermes_sessions.lifecycle.gateway_process import Recovery, RecoveryReport
 from hermes_sessions.storage.care.retention.plan import Consent, RetentionApproval
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.lifecycle.decide import Decision, decide, resumes_automatically
+from hermes_sessions.lifecycle.lane_decision import Decision, decide, resumes_automatically
 from hermes_sessions.model.lane import STATUSES, Lane, lane_key
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason
 from hermes_sessions.model.source import Platform, SessionSource

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConversationHeld
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_store import SessionStore

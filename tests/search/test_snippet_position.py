@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.storage.search.snippet_builder import _densest
+from hermes_sessions.storage.search.hit_builder import _densest
 
 places = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), min_size=1, max_size=40)
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hermes_sessions.storage.postgresql.schema import SENTINEL_WORD
+from hermes_sessions.storage.postgresql.migrations import SENTINEL_WORD
 from hermes_sessions.storage.tables import ALL_TABLES
 from tests.servers.server_processes import Server, postgresql_url
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.mysql import schema as mysql_schema
-from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.mysql import migrations as mysql_migrations
+from hermes_sessions.storage.postgresql import migrations as postgresql_migrations
 from hermes_sessions.storage.servers.migrations import Migration
 from tests.storage.transfer.stores import NewStore, stores_in
 
@@ -21,7 +21,7 @@ def new_store(tmp_path: Any, request: pytest.FixtureRequest) -> NewStore:
 
 
 def schema_of(kind: str) -> Any:
-    return postgresql_schema if kind == "postgresql" else mysql_schema
+    return postgresql_migrations if kind == "postgresql" else mysql_migrations
 
 
 def declare_finishing_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hermes_sessions.errors import StoreLocked, StoreUnavailable, StoreUnreachab
 from hermes_sessions.storage.mysql import (
     message_append,
     migration_lock,
-    schema,
+    migrations,
     server_session,
     transaction,
 )
@@ -167,7 +167,7 @@ class TestOpening:
     ) -> None:
         if taken:
             with monkeypatch.context() as patch:
-                patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:taken])
+                patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:taken])
                 SessionDB.from_url(galera.url(database)).close()
         before = changes(galera)
         start_line = threading.Barrier(6, timeout=60)
@@ -184,11 +184,11 @@ class TestOpening:
                 opened.result(120)
         finally:
             threads.shutdown(wait=False)  # A wedged node would never let go of one.
-        wanted = [s for step in schema.MIGRATIONS[taken:] for s in step.statements]
+        wanted = [s for step in migrations.MIGRATIONS[taken:] for s in step.statements]
         assert changes(galera) - before == sum(s.startswith("CREATE TRIGGER") for s in wanted)
         for node in NODES:
             steps = galera.run(f"SELECT COUNT(*) FROM {database}.store_migrations", node=node)
-            assert steps == [(len(schema.MIGRATIONS),)]
+            assert steps == [(len(migrations.MIGRATIONS),)]
             assert galera.run(f"SELECT COUNT(*) FROM {database}.state_meta", node=node) == [(6,)]
             locks = f"SELECT COUNT(*) FROM {database}.write_marks WHERE mark = 'migration'"
             assert galera.run(locks, node=node) == [(0,)]
@@ -203,11 +203,11 @@ class TestOpening:
     ) -> None:
         url = galera.url(database)
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:2])
             SessionDB.from_url(url).close()
         galera.run(f"INSERT INTO {database}.write_marks VALUES ('migration', 1, 0)")
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATION_TURN_SECONDS", 0)
+            patch.setattr(migrations, "MIGRATION_TURN_SECONDS", 0)
             with pytest.raises(StoreLocked, match="changing the tables"):
                 SessionDB.from_url(url)
         monkeypatch.setattr(migration_lock, "_LOOKS", 2)
@@ -227,7 +227,7 @@ class TestOpening:
             back_up(provider, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:2])
             SessionDB.from_url(galera.url(database)).close()
         monkeypatch.setattr(MySQLSessionDBProvider, "_back_up_first", last_long)
         before = changes(galera)
@@ -246,7 +246,7 @@ class TestOpening:
             wait_until(lambda: galera.run(row) != held)
 
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:2])
             SessionDB.from_url(galera.url(database)).close()
         monkeypatch.setattr(MySQLSessionDBProvider, "_back_up_first", last_long)
         monkeypatch.setattr(migration_lock, "_KEPT_EVERY", 0.01)

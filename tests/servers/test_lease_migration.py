@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from hermes_sessions import ConversationHeld, SessionDB
-from hermes_sessions.storage.mysql import schema as mysql_schema
-from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.mysql import migrations as mysql_migrations
+from hermes_sessions.storage.postgresql import migrations as postgresql_migrations
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.sqlite import schema as sqlite_schema
+from hermes_sessions.storage.sqlite import migrations as sqlite_migrations
 from tests.servers.server_processes import Server, mysql_connection
 from tests.storage.transfer.stores import KINDS, NewStore, stores_in
 
 SCHEMAS: dict[str, Any] = {
-    "sqlite": sqlite_schema,
-    "postgresql": postgresql_schema,
-    "mysql": mysql_schema,
+    "sqlite": sqlite_migrations,
+    "postgresql": postgresql_migrations,
+    "mysql": mysql_migrations,
 }
 BEFORE = ("0001_base", "0002_search")
 
@@ -84,7 +84,7 @@ def test_an_older_store(new_store: NewStore, kind: str) -> None:
 def test_a_step_that_was_interrupted(new_store: NewStore, mariadb: Server) -> None:
     """This server commits every change of a table by itself."""
     url = older_store(new_store, "mysql")
-    name = next(step for step in mysql_schema.MIGRATIONS if step.name == "0003_lifecycle").name
+    name = next(step for step in mysql_migrations.MIGRATIONS if step.name == "0003_lifecycle").name
     with mysql_connection(mariadb, url.rpartition("/")[2].partition("?")[0]) as connection:
         cursor = connection.cursor()
         cursor.execute(f"INSERT INTO store_migrations VALUES ('{name}', 0, 1)")

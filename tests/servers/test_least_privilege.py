@@ -16,15 +16,15 @@ from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.care.backups import create_backup, restore_backup, verify_backup
-from hermes_sessions.storage.mysql import schema as mysql_schema
-from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.mysql import migrations as mysql_migrations
+from hermes_sessions.storage.postgresql import migrations as postgresql_migrations
 from hermes_sessions.storage.servers.migrations import Migration
 from tests.servers.random_calls import operation, perform
 from tests.servers.stores import Place, mysql_place, postgresql_place, use
 
 PAGE = Path(__file__).parents[2] / "docs" / "servers.md"
 ROLES = ("hermes_owner", "hermes_writer", "hermes_reader")
-_OF_THE_SCHEMA = {"postgresql": postgresql_schema, "mariadb": mysql_schema}
+_OF_THE_SCHEMA = {"postgresql": postgresql_migrations, "mariadb": mysql_migrations}
 #: What a writer must not be able to do.
 _CHANGES = {
     "postgresql": (

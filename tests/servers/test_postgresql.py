@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import ConstraintViolated, StoreRefused, StoreUnreachable
-from hermes_sessions.storage.postgresql import schema
+from hermes_sessions.storage.postgresql import migrations
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
 from hermes_sessions.storage.provider import WriteTransaction
@@ -140,7 +140,7 @@ def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -
         "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
         "AND clock_timestamp() > query_start + INTERVAL '0.2 s'"
     )
-    with place.holding("SELECT pg_advisory_xact_lock({}, {})".format(*schema._LOCK)):
+    with place.holding("SELECT pg_advisory_xact_lock({}, {})".format(*migrations._LOCK)):
         opener.start()
         while opener.is_alive() and not place.run(waits_for_longer):
             pass

@@ -22,7 +22,7 @@ from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS, new_exter
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.errors import InvalidInput, NotFound, TitleTaken
-from hermes_sessions.lifecycle.lease_renewal import ConversationLease
+from hermes_sessions.lifecycle.conversation_lease import ConversationLease
 from hermes_sessions.model.ids import new_session_id
 from hermes_sessions.model.title import sanitize_title
 from hermes_sessions.storage.repositories.leases import Lease

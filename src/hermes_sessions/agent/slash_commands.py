@@ -1,6 +1,6 @@
 """The slash commands: one declaration each, for every surface.
 
-To add a command, declare it in `COMMANDS` and write its handler in the ``slash_commands.py`` of
+To add a command, declare it in `COMMANDS` and write its handler in ``slash_command_handlers.py`` of
 each surface that offers it (``cli/chat`` for the terminal, ``gateway`` for messengers). Everything
 else reads the declaration: parsing, help, completion, the menus of messengers, recovery after a
 crash, and the table in ``docs/commands.md``.

@@ -33,7 +33,7 @@ from hermes_sessions.agent.interrupts import closing_on_interrupt
 from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_call_usage
 from hermes_sessions.agent.request_messages import build_request_messages
 from hermes_sessions.agent.tools.registry import Tool, ToolContext, ToolRegistry
-from hermes_sessions.lifecycle.lease_renewal import ConversationLease
+from hermes_sessions.lifecycle.conversation_lease import ConversationLease
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 

@@ -6,10 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import get_args
 
-from hermes_sessions.config.error_text import closest_match, shown
-from hermes_sessions.config.gateway_settings import PLATFORM_ENTRY_POINTS, ChatType
-from hermes_sessions.config.key_types import NO_CONTEXT, Key, Name, NotAllowed
-from hermes_sessions.config.keys import (
+from hermes_sessions.config.derived_keys import (
     FREE_SECTIONS,
     KEY_AT,
     KEYS,
@@ -20,6 +17,9 @@ from hermes_sessions.config.keys import (
     SHORT_FORMS,
     declared_path,
 )
+from hermes_sessions.config.error_text import closest_match, shown
+from hermes_sessions.config.gateway_settings import PLATFORM_ENTRY_POINTS, ChatType
+from hermes_sessions.config.key_types import NO_CONTEXT, Key, Name, NotAllowed
 from hermes_sessions.config.yaml_document import Node, Scalar, Section
 
 # Undeclared keys: which ones are reported, and which key was probably meant.

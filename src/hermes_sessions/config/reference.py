@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from hermes_sessions.config.derived_keys import KEYS
 from hermes_sessions.config.key_types import Key
-from hermes_sessions.config.keys import KEYS
 
 
 def reference_table(keys: Iterable[Key] = KEYS) -> str:

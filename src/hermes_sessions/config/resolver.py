@@ -10,6 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from hermes_sessions.config.derived_keys import (
+    FIXED_KEYS,
+    NAMED_SECTIONS,
+    SECTION_CLASSES,
+    declared_path,
+)
 from hermes_sessions.config.error_text import closest_match, is_secret, shown
 from hermes_sessions.config.key_lookup import FoundKeys, find_keys
 from hermes_sessions.config.key_types import (
@@ -22,12 +28,6 @@ from hermes_sessions.config.key_types import (
     OptionalValue,
     ParseContext,
     TextList,
-)
-from hermes_sessions.config.keys import (
-    FIXED_KEYS,
-    NAMED_SECTIONS,
-    SECTION_CLASSES,
-    declared_path,
 )
 from hermes_sessions.config.sections import NamedValues
 from hermes_sessions.config.settings import Settings

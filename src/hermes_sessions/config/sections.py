@@ -1,7 +1,8 @@
 """How settings are declared: one class per section, one field per key.
 
 A field states the default, the kind of value, the environment variables and one line of
-documentation. ``keys.py`` derives the table of keys from the fields, so nothing is written twice:
+documentation. ``derived_keys.py`` derives the table of keys from the fields, so nothing is written
+twice:
 
     class StreamingSettings(SettingsSection):
         enabled: bool = setting(True, kind=YesNo(), doc="Whether a reply is shown …")

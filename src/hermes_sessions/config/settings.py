@@ -1,7 +1,7 @@
 """Every setting, declared once: `Settings` and the sections of the store.
 
 A new key is one field here or in ``gateway_settings.py``: its name, default, kind, environment
-variables and doc. ``keys.py`` derives everything else.
+variables and doc. ``derived_keys.py`` derives everything else.
 """
 
 from __future__ import annotations

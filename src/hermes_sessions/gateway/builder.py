@@ -32,14 +32,14 @@ from hermes_sessions.gateway.platforms.port import Adapter, Progress
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions.gateway.reply_drafts import DraftPublisher, Streaming
 from hermes_sessions.gateway.runner import Gateway
-from hermes_sessions.gateway.slash_commands import GatewayCommands, run_command_turn
+from hermes_sessions.gateway.slash_command_handlers import GatewayCommands, run_command_turn
 from hermes_sessions.gateway.spool_erasure import ErasureFilter
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
 from hermes_sessions.gateway.turn_runner import FinalTurn, TurnRunner
 from hermes_sessions.gateway.worker_pool import WorkerPool
 from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
 from hermes_sessions.lifecycle.command_journal import CommandJournal
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.session_entry import SessionEntry
@@ -139,7 +139,7 @@ class _GatewayBuilder:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._store = store
-        self._engine = store.engine
+        self._deps = store.engine
         self._adapters = adapters
         self._chosen = chosen
         self._agent = agent
@@ -195,7 +195,7 @@ class _GatewayBuilder:
     @cached_property
     def _process(self) -> GatewayProcess:
         return GatewayProcess(
-            self._engine,
+            self._deps,
             home=self._settings.home,
             version=self._version,
             dead_after=self._lease_seconds,
@@ -206,7 +206,7 @@ class _GatewayBuilder:
     @cached_property
     def _pending_replies(self) -> PendingReplies:
         return PendingReplies(
-            self._engine.store,
+            self._deps.store,
             lambda: {item for turn in self._pool.running() for item in turn.item_ids},
         )
 
@@ -242,7 +242,7 @@ class _GatewayBuilder:
         streaming = Streaming(
             shown.enabled, shown.edit_interval, shown.buffer_threshold, f" {shown.cursor}"
         )
-        drafts = Drafts(self._engine.store, self._store.config.namespace)
+        drafts = Drafts(self._deps.store, self._store.config.namespace)
         return DraftPublisher(self._loop, self._adapters, lambda _platform: streaming, drafts)
 
     # ── turns and commands ────────────────────────────────────────────────────────────────────
@@ -304,7 +304,7 @@ class _GatewayBuilder:
 
     @cached_property
     def _intake(self) -> Intake:
-        store = self._engine.store
+        store = self._deps.store
         return Intake(
             self._store,
             self._mailboxes,
@@ -312,7 +312,7 @@ class _GatewayBuilder:
             Spool(spool_directory(self._settings.home)),
             self._pool,
             CommandExecutor(
-                CommandJournal(self._engine),
+                CommandJournal(self._deps),
                 self._outbox,
                 lambda: self._process.id,
                 self._commands,

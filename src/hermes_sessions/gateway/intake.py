@@ -259,9 +259,9 @@ class Intake:
         return inbound.only(new) if new else inbound
 
     def _lane_id(self, inbound: Inbound) -> int:
-        engine = self.store.engine
-        with engine.store.provider.read() as tx:
-            lane = engine.lanes.find(tx, engine.namespace, engine.key_of(inbound.source))
+        deps = self.store.engine
+        with deps.store.provider.read() as tx:
+            lane = deps.lanes.find(tx, deps.namespace, deps.key_of(inbound.source))
         if lane is None:
             raise AssertionError("the lane of a stored message is gone")
         return lane.id

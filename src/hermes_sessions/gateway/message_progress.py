@@ -17,7 +17,7 @@ from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.outbox import DRAFT, Outbox
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # ── stored outcomes ───────────────────────────────────────────────────────────────────────────
 # Progress is only published in the process that runs the turn. If several gateways share a
@@ -45,7 +45,7 @@ class HasStore(Protocol):
 class StoredOutcomes:
     """The outcomes of messages in the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def find(self, item_id: int) -> Progress | None:
@@ -130,8 +130,8 @@ def unsent_lookup(services: Services) -> Callable[[Target], bool]:
     """
     if not isinstance(services, HasStore):
         return lambda _target: False
-    engine = services.store.engine
-    outbox = Outbox(engine.store, engine.namespace)
+    deps = services.store.engine
+    outbox = Outbox(deps.store, deps.namespace)
     return lambda target: outbox.has_unsent(target.platform, chat_of(target))
 
 
@@ -267,7 +267,7 @@ class PendingReplies:
     """The messages that one gateway received and whose outcome it does not know. Thread-safe."""
 
     def __init__(
-        self, store: Store, runs_here: Callable[[], Collection[int]] = frozenset[int]
+        self, store: StoreContext, runs_here: Callable[[], Collection[int]] = frozenset[int]
     ) -> None:
         """*runs_here* returns the items of turns in this process, whose outcome is published here
         without polling.

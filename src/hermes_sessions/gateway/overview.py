@@ -15,7 +15,7 @@ from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.outbox import DRAFT, Outbox
 from hermes_sessions.storage.repositories.processes import Process, Processes
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # ── platform reports ──────────────────────────────────────────────────────────────────────────
 
@@ -29,7 +29,7 @@ Reports = dict[str, dict[str, str]]
 class PlatformReports:
     """The platform states that the gateways of one bot report through the store."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(self, store: StoreContext, namespace: str) -> None:
         self._store = store
         self._meta = Meta(store)
         self._key = f"gateway:{namespace}:platforms"
@@ -106,7 +106,7 @@ class QueuedMessage(NamedTuple):
     sender: str | None
 
 
-def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Gateways:
+def find_gateways(store: StoreContext, namespace: str, dead_after: float = DEAD_AFTER) -> Gateways:
     """Return the gateways that are alive: with a heartbeat in the last *dead_after* seconds
     (``gateway.lease_seconds``) and, on this host, with a running process.
     """
@@ -118,7 +118,7 @@ def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) 
     return gateways
 
 
-def overview(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Overview:
+def overview(store: StoreContext, namespace: str, dead_after: float = DEAD_AFTER) -> Overview:
     """Return the state of a bot; changes nothing."""
     with store.provider.read() as tx:
         lanes = tx.all(
@@ -142,7 +142,7 @@ def overview(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Ov
     )
 
 
-def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Progress]]:
+def ended_elsewhere(store: StoreContext, item_ids: Sequence[int]) -> list[tuple[int, Progress]]:
     """Return the outcomes of those messages that have ended, in any process."""
     if not item_ids:
         return []
@@ -159,7 +159,7 @@ def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Pr
     ]
 
 
-def waiting_messages(store: Store, namespace: str, limit: int) -> list[QueuedMessage]:
+def waiting_messages(store: StoreContext, namespace: str, limit: int) -> list[QueuedMessage]:
     """Return the messages that wait or run in all lanes, oldest first, without their text."""
     with store.provider.read() as tx:
         rows: list[Any] = tx.all(

@@ -26,7 +26,7 @@ from hermes_sessions.gateway.platforms.text_splitter import split
 from hermes_sessions.gateway.reply_drafts import DraftPublisher
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
 from hermes_sessions.gateway.worker_pool import WorkerPool
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import SessionSource

@@ -134,12 +134,12 @@ def run_command_turn(
 
 @handles_turn("compress")
 def _compress(turn: _CommandTurn, focus: str) -> str:
-    agent, engine = turn.agent, turn.store.engine
+    agent, deps = turn.agent, turn.store.engine
     new_id = compact(
         agent.db,
         turn.session_id,
         agent.client,
-        new_session_id=engine.new_session_id(engine.store.clock()),
+        new_session_id=deps.new_session_id(deps.store.clock()),
         model=agent.model,
         focus=focus or None,
         pricing=agent.pricing,
@@ -167,9 +167,9 @@ class _CommandContext:
 
     @property
     def _lane_id(self) -> int:
-        engine = self._store.engine
-        with engine.store.provider.read() as tx:
-            lane = engine.lanes.find(tx, engine.namespace, self._key)
+        deps = self._store.engine
+        with deps.store.provider.read() as tx:
+            lane = deps.lanes.find(tx, deps.namespace, self._key)
         if lane is None:
             raise NotFound(_NO_CONVERSATION)
         return lane.id

@@ -10,7 +10,7 @@ from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import spool_directory
 from hermes_sessions.storage.care.erasure.receipts import ErasureReceipts
 from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_about
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 #: Files in the gateway's directory in which adapters keep received messages, one per line:
 #: ``<platform>-received.jsonl``. Found by name, because the package of the adapter that wrote one
@@ -20,7 +20,7 @@ _JOURNALS: Final = ("*-received.jsonl", "*-received.unreadable")
 _SILENT: Final = 120.0
 
 
-def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> SpoolPlace:
+def spools_of(home: Path, store: StoreContext, others: Sequence[Path] = ()) -> SpoolPlace:
     """Return the spools of a home's gateways, and those in *other* directories, as a place to erase
     from.
     """
@@ -32,7 +32,7 @@ def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> SpoolPla
     )
 
 
-def _is_running(store: Store) -> bool:
+def _is_running(store: StoreContext) -> bool:
     with store.provider.read() as tx:
         row = tx.one(
             "SELECT 1 FROM processes WHERE ended_at IS NULL AND heartbeat_at > ?",
@@ -44,7 +44,7 @@ def _is_running(store: Store) -> bool:
 class ErasureFilter:
     """Tells whether a spooled message belongs to a user who was erased meanwhile."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._receipts = ErasureReceipts(store)
 
     def __call__(self, inbound: Inbound) -> bool:

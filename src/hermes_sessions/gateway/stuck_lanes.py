@@ -29,7 +29,7 @@ class StuckLanes:
     """The lanes of one bot that were suspended because they are stuck."""
 
     def __init__(self, store: SessionStore, outbox: Outbox) -> None:
-        self._engine = store.engine
+        self._deps = store.engine
         self._outbox = outbox
         self._mailbox = Mailbox(store.engine.store)
 
@@ -37,21 +37,21 @@ class StuckLanes:
         """Tell the users of a lane, unless they were told; return whether they were told now."""
         if not is_stuck(lane):
             return False
-        return self._engine.store.provider.write(
+        return self._deps.store.provider.write(
             lambda tx: self.tell_in(tx, lane.id) is not None, isolated=False
         )
 
     def tell_all(self) -> int:
         """Tell the users of every lane that was given up recently; return how many lanes."""
-        engine = self._engine
-        oldest = engine.store.clock() - _MAX_AGE
-        with engine.store.provider.read() as tx:
-            suspended = engine.lanes.with_status(tx, engine.namespace, "suspended")
+        deps = self._deps
+        oldest = deps.store.clock() - _MAX_AGE
+        with deps.store.provider.read() as tx:
+            suspended = deps.lanes.with_status(tx, deps.namespace, "suspended")
         return sum(self.tell(lane) for lane in suspended if (lane.status_at or 0) >= oldest)
 
     def tell_in(self, tx: WriteTransaction, lane_id: int) -> str | None:
         """Do the same within *tx*; return the text."""
-        lane = self._engine.lanes.lock_by_id(tx, lane_id)
+        lane = self._deps.lanes.lock_by_id(tx, lane_id)
         if lane is None or not is_stuck(lane) or lane.origin is None:
             return None
         mark = f"stuck:{lane.id}:{lane.status_at!r}"

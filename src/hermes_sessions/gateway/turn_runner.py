@@ -422,12 +422,12 @@ def scope_of(entry: SessionEntry, source: SessionSource, store: SessionStore) ->
     """Return the scope of a lane's sender: their own sessions on this platform or, in a shared
     lane, the conversations of that lane.
     """
-    engine = store.engine
-    owner = engine.owner_of(engine.key_of(source), source)
+    deps = store.engine
+    owner = deps.owner_of(deps.key_of(source), source)
     if owner is not None:
         return Scope(user_id=owner, source=source.platform.value)
-    with engine.store.provider.read() as tx:
-        lane = engine.lanes.find(tx, engine.namespace, entry.session_key)
+    with deps.store.provider.read() as tx:
+        lane = deps.lanes.find(tx, deps.namespace, entry.session_key)
         changes = [] if lane is None else history(tx, lane.id, limit=_MAX_CHANGES)
     had = {each.from_session_id for each in changes} | {each.to_session_id for each in changes}
     roots = {store.db.get_conversation_root(each) for each in had | {entry.session_id} if each}

@@ -406,10 +406,10 @@ class WorkerPool:
 
     def _next_source(self, lane_id: int) -> SessionSource | None:
         """Return the source of the next input; None if nothing waits."""
-        engine = self._store.engine
-        with engine.store.provider.read() as tx:
+        deps = self._store.engine
+        with deps.store.provider.read() as tx:
             waiting = next_input(self._mailbox.waiting(tx, lane_id))
-            lane = None if waiting is None else engine.lanes.find_by_id(tx, lane_id)
+            lane = None if waiting is None else deps.lanes.find_by_id(tx, lane_id)
         if waiting is None or lane is None:
             return None
         return _source_of(waiting.items[0], lane)
@@ -452,9 +452,9 @@ class WorkerPool:
 
     def _after_nothing(self, work: LaneWorker) -> float:
         """Continue if the lane was suspended just now; otherwise check again later."""
-        engine = self._store.engine
-        with engine.store.provider.read() as tx:
-            lane = engine.lanes.find_by_id(tx, work.lane_id)
+        deps = self._store.engine
+        with deps.store.provider.read() as tx:
+            lane = deps.lanes.find_by_id(tx, work.lane_id)
         if lane is not None and lane.status == "suspended":
             self._on_stuck(lane)
             return 0.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.model.lane import LaneKey
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
@@ -43,10 +43,10 @@ class OrphanedCommand(NamedTuple):
 class CommandJournal:
     """The commands received by the lanes of a bot."""
 
-    def __init__(self, engine: LaneEngine) -> None:
-        self._engine = engine
-        self._rows = Mailbox(engine.store)
-        self._processes = Processes(engine.store)
+    def __init__(self, deps: LaneDependencies) -> None:
+        self._deps = deps
+        self._rows = Mailbox(deps.store)
+        self._processes = Processes(deps.store)
 
     def begin(
         self,
@@ -65,12 +65,12 @@ class CommandJournal:
         Raises:
             MessageTooLarge, InvalidInput: it cannot be stored.
         """
-        now = self._engine.store.clock()
+        now = self._deps.store.clock()
         noted = {"process": process_id, "attempt": 1, "command": dict(payload)}
 
         def work(tx: WriteTransaction) -> EnqueueResult:
-            namespace = self._engine.namespace
-            lane = self._engine.lanes.ensure(tx, namespace, key, now=now, origin=origin)
+            namespace = self._deps.namespace
+            lane = self._deps.lanes.ensure(tx, namespace, key, now=now, origin=origin)
             return self._rows.begin_command(tx, lane.id, dedupe, reason=name, payload=noted)
 
         return self._write(work)
@@ -86,7 +86,7 @@ class CommandJournal:
         """
 
         def work(tx: WriteTransaction) -> bool:
-            is_ended = self._rows.end_command(tx, item_id, self._engine.store.clock())
+            is_ended = self._rows.end_command(tx, item_id, self._deps.store.clock())
             if is_ended and also is not None:
                 also(tx)
             return is_ended
@@ -99,8 +99,8 @@ class CommandJournal:
 
         Each command goes to exactly one of several concurrent callers.
         """
-        with self._engine.store.provider.read() as tx:
-            notes = self._rows.commands_in_hand(tx, self._engine.namespace)
+        with self._deps.store.provider.read() as tx:
+            notes = self._rows.commands_in_hand(tx, self._deps.namespace)
             at_work = self._processes.not_ended(tx, {note.payload["process"] for note in notes})
         left = [note for note in notes if note.payload["process"] not in at_work]
         taken = [
@@ -111,7 +111,7 @@ class CommandJournal:
     def _take(
         self, tx: WriteTransaction, seen: PendingCommand, process_id: str
     ) -> OrphanedCommand | None:
-        self._engine.lanes.lock_by_id(tx, seen.lane_id)
+        self._deps.lanes.lock_by_id(tx, seen.lane_id)
         note = self._rows.find_command(tx, seen.id)
         if note is None or note.payload["process"] != seen.payload["process"]:
             return None
@@ -123,4 +123,4 @@ class CommandJournal:
         return OrphanedCommand(note.id, note.payload["command"], note.has_happened, is_too_late)
 
     def _write(self, work: Callable[[WriteTransaction], T]) -> T:
-        return self._engine.store.provider.write(work, isolated=False)
+        return self._deps.store.provider.write(work, isolated=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
 from hermes_sessions.lifecycle.session_finalization import (
@@ -114,16 +114,16 @@ class ExpiryWatcher:
         a session with messages, unless ``finalize_turn`` is off. *agents* are evicted.
         """
         self._sessions = sessions
-        self._engine: LaneEngine = sessions.engine
+        self._deps: LaneDependencies = sessions.engine
         self._hooks = tuple(hooks)
-        self._save = save if self._engine.config.finalize_turn else None
+        self._save = save if self._deps.config.finalize_turn else None
         self._agents = agents
-        self._mailboxes = Mailboxes(self._engine, remembered_days=self._engine.config.keep_days)
-        seconds = _CLAIMED_FOR + self._engine.config.finalize_timeout
+        self._mailboxes = Mailboxes(self._deps, remembered_days=self._deps.config.keep_days)
+        seconds = _CLAIMED_FOR + self._deps.config.finalize_timeout
         # Two watchers with one name need distinct claims.
         claimant = f"{who} {secrets.token_hex(4)} {this_process_mark()}"
-        self._finalizer = SessionFinalizer(self._engine, claimant, seconds)
-        self._orphaned_sessions = OrphanedSessions(self._engine, claimant, seconds)
+        self._finalizer = SessionFinalizer(self._deps, claimant, seconds)
+        self._orphaned_sessions = OrphanedSessions(self._deps, claimant, seconds)
         self._pruned_at: float | None = None
 
     def run(self, wait: Wait) -> None:
@@ -132,9 +132,9 @@ class ExpiryWatcher:
         The first pass starts after ``expiry_first_pass`` seconds, further passes
         ``expiry_interval`` seconds apart. A pass that fails because of the store is retried.
         """
-        pause = self._engine.config.expiry_first_pass
+        pause = self._deps.config.expiry_first_pass
         while not wait(pause):
-            pause = self._engine.config.expiry_interval
+            pause = self._deps.config.expiry_interval
             try:
                 self.run_pass()
             except HermesSessionsError as error:
@@ -143,12 +143,12 @@ class ExpiryWatcher:
     def run_pass(self, now: float | None = None) -> ExpiryPass:
         """Make one pass; *now* is the store's time unless given."""
         # Hooks and saving turns may take minutes each, so every claim reads the clock again.
-        clock = self._engine.store.clock if now is None else lambda: now
+        clock = self._deps.store.clock if now is None else lambda: now
         finalized: list[str] = []
         failures: list[FinalizationFailure] = []
         for lane in self._expired(clock()):
             claim = self._finalizer.claim(
-                lane, clock(), has_processes=self._engine.has_processes(lane)
+                lane, clock(), has_processes=self._deps.has_processes(lane)
             )
             if claim is None:
                 continue
@@ -158,7 +158,7 @@ class ExpiryWatcher:
                 if self._agents is not None:
                     self._agents.evict(lane.session_key)
         if finalized:
-            self._engine.changed()
+            self._deps.changed()
         orphaned = self._finalize_orphaned_sessions(clock, failures)
         if self._agents is not None:
             self._agents.sweep(clock())
@@ -177,16 +177,16 @@ class ExpiryWatcher:
 
     def _expired(self, now: float) -> Iterator[Lane]:
         """Yield lanes that may have expired; the decision is made under their lock."""
-        engine = self._engine
-        with engine.store.provider.read() as tx:
-            suspended = engine.lanes.with_status(tx, engine.namespace, "suspended")
+        deps = self._deps
+        with deps.store.provider.read() as tx:
+            suspended = deps.lanes.with_status(tx, deps.namespace, "suspended")
         yield from (lane for lane in suspended if lane.finalized_at is None)
-        until, last = _latest_expired(_policies(engine), now), None
+        until, last = _latest_expired(_policies(deps), now), None
         while True:
-            with engine.store.provider.read() as tx:
-                lanes = engine.lanes.page_older(
+            with deps.store.provider.read() as tx:
+                lanes = deps.lanes.page_older(
                     tx,
-                    engine.namespace,
+                    deps.namespace,
                     limit=_PAGE,
                     until=until,
                     after=last,
@@ -196,7 +196,7 @@ class ExpiryWatcher:
                 return
             last = lanes[-1]
             for lane in lanes:
-                policy = engine.policy_for(lane.key)
+                policy = deps.policy_for(lane.key)
                 is_expired = expiry_reason(policy, lane.updated_at, now) is not None
                 if is_expired and lane.status != "suspended":
                     yield lane
@@ -207,7 +207,7 @@ class ExpiryWatcher:
         """Run the hooks at the end of a session; return and report an error."""
         errors = []
         if self._save is not None and claim.attempt == 1 and claim.message_count:
-            errors.append(_bounded(self._save, claim, self._engine.config.finalize_timeout))
+            errors.append(_bounded(self._save, claim, self._deps.config.finalize_timeout))
         errors += [_called(hook, claim) for hook in self._hooks]
         error = "; ".join(error for error in errors if error) or None
         if error is not None:
@@ -228,15 +228,15 @@ class ExpiryWatcher:
         self._pruned_at = now
         pruned = self._sessions.prune_old_entries()
         forgotten = self._mailboxes.forget(now)
-        store, namespace = self._engine.store, self._engine.namespace
-        oldest = now - self._engine.config.keep_days * _DAY
+        store, namespace = self._deps.store, self._deps.namespace
+        oldest = now - self._deps.config.keep_days * _DAY
         forgotten += TurnRecovery(store).forget(namespace, oldest)
         forgotten += Outbox(store, namespace).forget(oldest)
         return pruned, forgotten, enforce_if_approved(store)
 
 
-def _policies(engine: LaneEngine) -> Iterator[SessionResetPolicy]:
-    config = engine.config
+def _policies(deps: LaneDependencies) -> Iterator[SessionResetPolicy]:
+    config = deps.config
     for platform in (None, *config.reset_by_platform):
         for chat_type in (None, *config.reset_by_type):
             yield config.get_reset_policy(platform, chat_type)

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from hermes_sessions.lifecycle.decide import resumes_automatically
 from hermes_sessions.lifecycle.host_files import HostFiles
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_decision import resumes_automatically
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_operations import LaneSweeps
 from hermes_sessions.lifecycle.lane_updates import TransitionCause, set_status
 from hermes_sessions.lifecycle.liveness import Liveness
@@ -87,7 +87,7 @@ class GatewayProcess:
 
     def __init__(
         self,
-        engine: LaneEngine,
+        deps: LaneDependencies,
         *,
         kind: str = "gateway",
         home: Path | None = None,
@@ -102,7 +102,7 @@ class GatewayProcess:
         *runs_here* tells whether a process registered on this host is alive, so that recovery need
         not wait for the missing heartbeat of a dead one. *stopwatch* is a monotonic clock.
         """
-        self._engine = engine
+        self._deps = deps
         self._kind = kind
         self._files = HostFiles(home)
         self._version = version
@@ -110,17 +110,17 @@ class GatewayProcess:
         self._pid = pid
         self._runs_here = runs_here
         self._stopwatch = stopwatch
-        self._liveness = Liveness(engine.store.clock, stopwatch, dead_after)
+        self._liveness = Liveness(deps.store.clock, stopwatch, dead_after)
         #: Heartbeats with timestamps in the future, and when each was first seen.
         self._ahead: dict[str, tuple[float, float]] = {}
         self._host = host_name()
-        self._processes = Processes(engine.store)
-        self._turns = Turns(engine.store)
-        self._leases = Leases(engine.store)
-        self._mailbox = Mailbox(engine.store)
-        self._rows = TurnRecovery(engine.store)
-        self._outbox = Outbox(engine.store, engine.namespace)
-        self._unfinished = UnfinishedTurns(engine)
+        self._processes = Processes(deps.store)
+        self._turns = Turns(deps.store)
+        self._leases = Leases(deps.store)
+        self._mailbox = Mailbox(deps.store)
+        self._rows = TurnRecovery(deps.store)
+        self._outbox = Outbox(deps.store, deps.namespace)
+        self._unfinished = UnfinishedTurns(deps)
         self._row: Process | None = None
         #: Lanes that the drain marked, with the reason.
         self._marked: dict[int, str] = {}
@@ -146,12 +146,12 @@ class GatewayProcess:
 
         Call `resume` afterwards for the lanes that should continue.
         """
-        engine = self._engine
+        deps = self._deps
         was_clean = self._files.pop_clean_shutdown_mark()
-        is_first = self._processes.newest(engine.namespace, self._kind) is None
+        is_first = self._processes.newest(deps.namespace, self._kind) is None
         pid = os.getpid() if self._pid is None else self._pid
         self._row = self._processes.register(
-            engine.namespace,
+            deps.namespace,
             self._kind,
             process_id=new_process_id(pid),
             host=self._host,
@@ -162,7 +162,7 @@ class GatewayProcess:
         found = self.recover()
         if is_first and not was_clean:
             # No process records: an older version ran here, or none.
-            found = found._replace(guessed=LaneSweeps(engine).mark_recent(RECENTLY, INTERRUPTED))
+            found = found._replace(guessed=LaneSweeps(deps).mark_recent(RECENTLY, INTERRUPTED))
         self._show_counts()
         return found
 
@@ -196,7 +196,7 @@ class GatewayProcess:
         processes may do it concurrently; each turn is set aside by one of them.
         """
         dead = [process for process in self._silent() if self._declare_dead(process)]
-        namespace = self._engine.namespace
+        namespace = self._deps.namespace
         living = self._processes.living(namespace, self._dead_after)
         set_aside = []
         for turn in (
@@ -207,7 +207,7 @@ class GatewayProcess:
             if found is not None:
                 set_aside.append(found)
         if set_aside:
-            self._engine.changed()
+            self._deps.changed()
         for one in set_aside:
             logger.info("Turn %s of process %s was set aside", one.turn.id, one.turn.process_id)
         freed = self._outbox.release_claims_of_ended_processes()
@@ -219,8 +219,8 @@ class GatewayProcess:
         The store was unreachable, or a program forgot to end them.
         """
         unfinished = self._turns.unfinished(process_ids)
-        now = self._engine.store.clock()
-        with self._engine.store.provider.read() as tx:
+        now = self._deps.store.clock()
+        with self._deps.store.provider.read() as tx:
             leases = {turn.chain_id: lease_row(tx, turn.chain_id) for turn in unfinished}
         # Read the clock first: it may jump at any moment.
         is_trusted = self._liveness.can_trust_heartbeats()
@@ -237,7 +237,7 @@ class GatewayProcess:
 
     def _silent(self) -> list[Process]:
         """Return processes that missed their heartbeats, and those of this host that are gone."""
-        namespace = self._engine.namespace
+        namespace = self._deps.namespace
         # This process is alive, even after a long sleep and before its next heartbeat.
         silent = [
             process
@@ -260,7 +260,7 @@ class GatewayProcess:
         Then a clock was set back and the process has been silent since. A process whose clock is
         merely ahead keeps sending heartbeats.
         """
-        now, watch = self._engine.store.clock(), self._stopwatch()
+        now, watch = self._deps.store.clock(), self._stopwatch()
         before, self._ahead = self._ahead, {}
         stale = []
         for process in processes:
@@ -288,14 +288,14 @@ class GatewayProcess:
         return is_buried
 
     def _set_aside(self, tx: WriteTransaction, turn: Turn) -> AbandonedTurn | None:
-        lane = None if turn.lane_id is None else self._engine.lanes.lock_by_id(tx, turn.lane_id)
+        lane = None if turn.lane_id is None else self._deps.lanes.lock_by_id(tx, turn.lane_id)
         return self._unfinished.set_aside(tx, lane, turn, actor=_ACTOR)
 
     def _show_counts(self) -> None:
-        self._files.show_counts(self._rows.unfinished_starts(self._engine.namespace))
+        self._files.show_counts(self._rows.unfinished_starts(self._deps.namespace))
 
     def _write(self, work: Callable[[WriteTransaction], T]) -> T:
-        return self._engine.store.provider.write(work, isolated=False)
+        return self._deps.store.provider.write(work, isolated=False)
 
     # Drain
 
@@ -311,18 +311,16 @@ class GatewayProcess:
             if lane is not None:
                 self._marked[lane.id] = mark
                 marked.append(lane)
-        self._engine.changed()
+        self._deps.changed()
         return marked
 
     def _mark(self, tx: WriteTransaction, lane_id: int, mark: str) -> Lane | None:
-        lane = self._engine.lanes.lock_by_id(tx, lane_id)
+        lane = self._deps.lanes.lock_by_id(tx, lane_id)
         running = self._turns.running_on(lane_id=lane_id, tx=tx)
         if lane is None or running is None or lane.status != "active":
             return None
         cause = TransitionCause("mark", mark, "drain", {"turn": running.id, "process": self.id})
-        return set_status(
-            tx, self._engine, lane, "resume_pending", cause, self._engine.store.clock()
-        )
+        return set_status(tx, self._deps, lane, "resume_pending", cause, self._deps.store.clock())
 
     def end_drain(self) -> DrainReport:
         """Clear the marks of lanes whose turns have ended in any way; the others keep theirs."""
@@ -334,11 +332,11 @@ class GatewayProcess:
                 (unfinished if still_runs else finished).append(lane)
         self._marked.clear()
         self._is_overdue = bool(unfinished)
-        self._engine.changed()
+        self._deps.changed()
         return DrainReport(finished, unfinished)
 
     def _clear(self, tx: WriteTransaction, lane_id: int, mark: str) -> tuple[Lane | None, bool]:
-        lane = self._engine.lanes.lock_by_id(tx, lane_id)
+        lane = self._deps.lanes.lock_by_id(tx, lane_id)
         if lane is None:
             return None, False
         if self._turns.running_on(lane_id=lane_id, tx=tx) is not None:
@@ -346,9 +344,9 @@ class GatewayProcess:
         if (lane.status, lane.status_reason) == ("resume_pending", mark):
             if self._is_tried_again(tx, lane):
                 return lane, True
-            now = self._engine.store.clock()
+            now = self._deps.store.clock()
             lane = set_status(
-                tx, self._engine, lane, "active", TransitionCause("unmark", "drained", "drain"), now
+                tx, self._deps, lane, "active", TransitionCause("unmark", "drained", "drain"), now
             )
         return lane, False
 
@@ -360,7 +358,7 @@ class GatewayProcess:
         A gateway's end interrupted them recently enough, the reply address is known, and no process
         runs them.
         """
-        now = self._engine.store.clock()
+        now = self._deps.store.clock()
         return [
             lane
             for lane in lanes
@@ -377,12 +375,12 @@ class GatewayProcess:
         once. A lane that was tried, and whose user was told the outcome, is not resumed again for
         the same interruption. Other lanes are not delayed.
         """
-        engine = self._engine
-        with engine.store.provider.read() as tx:
-            marked = engine.lanes.with_status(tx, engine.namespace, "resume_pending")
+        deps = self._deps
+        with deps.store.provider.read() as tx:
+            marked = deps.lanes.with_status(tx, deps.namespace, "resume_pending")
         wanted = [lane for lane in marked if platform in {None, lane.key.platform}]
-        going_on = self.resumable(wanted, engine.config.auto_continue_freshness)
-        with engine.store.provider.read() as tx:
+        going_on = self.resumable(wanted, deps.config.auto_continue_freshness)
+        with deps.store.provider.read() as tx:
             # Every heartbeat finds the same lanes; they need nothing more.
             asked = {
                 lane.id
@@ -395,7 +393,7 @@ class GatewayProcess:
         return going_on
 
     def _enqueue_resume(self, tx: WriteTransaction, seen: Lane) -> None:
-        lane = self._engine.lanes.lock_by_id(tx, seen.id)
+        lane = self._deps.lanes.lock_by_id(tx, seen.id)
         if lane is None or lane.status != "resume_pending" or self._is_tried_again(tx, lane):
             return
         if self._turns.running_on(lane_id=lane.id, tx=tx) is not None:

@@ -13,7 +13,7 @@ from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.lanes import Lanes
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
@@ -21,10 +21,10 @@ logger = Logger(__name__)
 HasActiveProcesses = Callable[[str], bool]
 
 
-class LaneEngine(NamedTuple):
+class LaneDependencies(NamedTuple):
     """One bot's lanes in one store."""
 
-    store: Store
+    store: StoreContext
     config: GatewayConfig
     lanes: Lanes
     #: Chooses one id for users who have several.

@@ -12,7 +12,7 @@ from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories import lane_sessions, lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION, Lanes
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 #: The reason of a lane that a user suspended.
 STOPPED: Final = "stopped"
@@ -45,7 +45,7 @@ class LaneExplanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_lane(store: Store, namespace: str, key: LaneKey | str) -> LaneExplanation | None:
+def explain_lane(store: StoreContext, namespace: str, key: LaneKey | str) -> LaneExplanation | None:
     """Return the history of a lane; None if it does not exist."""
     lanes = Lanes(store)
     with store.provider.read() as tx:
@@ -61,7 +61,7 @@ class LaneMatches(NamedTuple):
     is_exact: bool = True
 
 
-def find_lanes(store: Store, reference: str, limit: int) -> LaneMatches:
+def find_lanes(store: StoreContext, reference: str, limit: int) -> LaneMatches:
     """Return the lanes of all bots that a reference may mean.
 
     It may be a lane key, a current or former session or, if nothing else matches, a prefix of

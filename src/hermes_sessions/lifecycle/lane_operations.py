@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from hermes_sessions.errors import InvalidInput, NotFound
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import (
     LANE_PRUNED,
     LaneWithSession,
@@ -45,25 +45,25 @@ _PAGE: Final = 200
 class LaneReader:
     """The reading methods of `SessionStore`."""
 
-    def __init__(self, engine: LaneEngine) -> None:
-        self._engine = engine
+    def __init__(self, deps: LaneDependencies) -> None:
+        self._deps = deps
 
     def find(self, key: LaneKey) -> SessionEntry | None:
         """See `SessionStore.peek`."""
-        with self._engine.store.provider.read() as tx:
-            return _entry(tx, self._engine.lanes.find(tx, self._engine.namespace, key))
+        with self._deps.store.provider.read() as tx:
+            return _entry(tx, self._deps.lanes.find(tx, self._deps.namespace, key))
 
     def by_session(self, session_id: str) -> SessionEntry | None:
         """See `SessionStore.lookup_by_session_id`."""
-        engine = self._engine
+        deps = self._deps
         if not session_id:
             return None
-        with engine.store.provider.read() as tx:
-            lane = engine.lanes.by_session(tx, engine.namespace, session_id)
+        with deps.store.provider.read() as tx:
+            lane = deps.lanes.by_session(tx, deps.namespace, session_id)
             if lane is None:
                 # After compaction, a lane moves to the continuation with its next message.
                 others = [
-                    engine.lanes.by_session(tx, engine.namespace, other)
+                    deps.lanes.by_session(tx, deps.namespace, other)
                     for other in lane_sessions.in_thread(tx, session_id)
                 ]
                 found = (one for one in others if one is not None)
@@ -72,14 +72,12 @@ class LaneReader:
 
     def entries(self, active_minutes: float | None) -> Iterator[SessionEntry]:
         """Yield the entries of `SessionStore.list_sessions` from one consistent snapshot."""
-        engine = self._engine
-        since = None if active_minutes is None else engine.store.clock() - active_minutes * 60
+        deps = self._deps
+        since = None if active_minutes is None else deps.store.clock() - active_minutes * 60
         last: Lane | None = None
-        with engine.store.provider.read() as tx:
+        with deps.store.provider.read() as tx:
             while True:
-                lanes = engine.lanes.page(
-                    tx, engine.namespace, limit=_PAGE, before=last, since=since
-                )
+                lanes = deps.lanes.page(tx, deps.namespace, limit=_PAGE, before=last, since=since)
                 if not lanes:
                     return
                 last = lanes[-1]
@@ -89,7 +87,7 @@ class LaneReader:
 
     def has_any_sessions(self, besides: str | None) -> bool:
         """See `SessionStore.has_any_sessions`."""
-        with self._engine.store.provider.read() as tx:
+        with self._deps.store.provider.read() as tx:
             row = tx.one("SELECT 1 FROM sessions WHERE id <> ? LIMIT 1", (besides or NO_SESSION,))
         return row is not None
 
@@ -119,20 +117,20 @@ Precondition = Callable[[WriteTransaction, Lane], bool]
 class LaneChanges:
     """The methods of `SessionStore` that change one lane."""
 
-    def __init__(self, engine: LaneEngine) -> None:
-        self._engine = engine
+    def __init__(self, deps: LaneDependencies) -> None:
+        self._deps = deps
 
     def _on_lane(
         self, session_key: str, otherwise: T, work: Callable[[WriteTransaction, Lane, float], T]
     ) -> T:
         """Run *work* on the locked lane, or return *otherwise* for an unknown key."""
-        engine, now = self._engine, self._engine.store.clock()
+        deps, now = self._deps, self._deps.store.clock()
 
         def unit(tx: WriteTransaction) -> T:
-            lane = engine.lanes.lock(tx, engine.namespace, session_key)
+            lane = deps.lanes.lock(tx, deps.namespace, session_key)
             return otherwise if lane is None else work(tx, lane, now)
 
-        return engine.store.provider.write(unit, isolated=False)
+        return deps.store.provider.write(unit, isolated=False)
 
     def reset(
         self, session_key: str, display_name: str | None, first: Precondition | None = None
@@ -147,7 +145,7 @@ class LaneChanges:
                 changes["display_name"] = display_name
             return begin_session(
                 tx,
-                self._engine,
+                self._deps,
                 lane,
                 TransitionCause("reset", "requested", "user"),
                 now,
@@ -161,16 +159,16 @@ class LaneChanges:
 
     def _settle_owner(self, session_key: str) -> None:
         """Store who owns a lane, before the transaction that needs it."""
-        engine = self._engine
+        deps = self._deps
         try:
             if parse_key(session_key).platform not in WITH_ALIASES:
                 return
         except InvalidInput:
             return
-        with engine.store.provider.read() as tx:
-            lane = engine.lanes.find(tx, engine.namespace, session_key)
+        with deps.store.provider.read() as tx:
+            lane = deps.lanes.find(tx, deps.namespace, session_key)
         if lane is not None:
-            engine.owner_of(lane.key, lane.origin)
+            deps.owner_of(lane.key, lane.origin)
 
     def switch(self, session_key: str, target_id: str, scope: Scope) -> LaneWithSession | None:
         """See `SessionStore.switch_session`."""
@@ -188,25 +186,25 @@ class LaneChanges:
             cause = TransitionCause("switch", "requested", "user")
             if target.id != lane.session_id:
                 return switch_session(
-                    tx, self._engine, lane, target, cause, now, leaves=_current(tx, lane)
+                    tx, self._deps, lane, target, cause, now, leaves=_current(tx, lane)
                 )
             if lane.status != "active":
                 # Switching to the current session means continuing it.
-                lane = set_status(tx, self._engine, lane, "active", cause, now)
+                lane = set_status(tx, self._deps, lane, "active", cause, now)
             return LaneWithSession(lane, target)
 
         return self._on_lane(session_key, None, work)
 
     def accept_handoff(self, session_id: str, source: SessionSource) -> LaneWithSession | None:
         """See `SessionStore.accept_handoff`."""
-        engine, now = self._engine, self._engine.store.clock()
-        key = engine.key_of(source)
+        deps, now = self._deps, self._deps.store.clock()
+        key = deps.key_of(source)
 
         def work(tx: WriteTransaction) -> LaneWithSession | None:
             if not Handoffs.is_pending(tx, session_id, key.platform):
                 return None
             # All code locks lanes before sessions, to avoid deadlocks.
-            lane = engine.lanes.ensure(tx, engine.namespace, key, now=now, origin=source)
+            lane = deps.lanes.ensure(tx, deps.namespace, key, now=now, origin=source)
             found = lane_sessions.find(tx, session_id)
             if found is None or not Handoffs.accept(tx, session_id, key.platform):
                 return None
@@ -214,9 +212,9 @@ class LaneChanges:
             target = target if target.is_there else found
             cause = TransitionCause("switch", "handoff", "gateway")
             leaves = _current(tx, lane)
-            return switch_session(tx, engine, lane, target, cause, now, leaves=leaves)
+            return switch_session(tx, deps, lane, target, cause, now, leaves=leaves)
 
-        return engine.store.provider.write(work, isolated=False)
+        return deps.store.provider.write(work, isolated=False)
 
     def suspend(self, session_key: str, reason: str, first: Precondition | None = None) -> bool:
         """See `SessionStore.suspend_session`."""
@@ -228,7 +226,7 @@ class LaneChanges:
                 return False
             if lane.status != "suspended":
                 cause = TransitionCause("suspend", reason, "user")
-                set_status(tx, self._engine, lane, "suspended", cause, now)
+                set_status(tx, self._deps, lane, "suspended", cause, now)
             return True
 
         return self._on_lane(session_key, False, work)
@@ -240,7 +238,7 @@ class LaneChanges:
             if lane.session_id == NO_SESSION or lane.status == "suspended":
                 return False
             cause = TransitionCause("mark", reason, "gateway")
-            set_status(tx, self._engine, lane, "resume_pending", cause, now)
+            set_status(tx, self._deps, lane, "resume_pending", cause, now)
             return True
 
         return self._on_lane(session_key, False, work)
@@ -257,9 +255,9 @@ class LaneChanges:
             }:
                 return False
             cause = TransitionCause("unmark", "completed", "gateway")
-            cleared = set_status(tx, self._engine, lane, "active", cause, now)
+            cleared = set_status(tx, self._deps, lane, "active", cause, now)
             if cleared.unfinished_starts:
-                self._engine.lanes.change(tx, cleared, unfinished_starts=0)
+                self._deps.lanes.change(tx, cleared, unfinished_starts=0)
             return True
 
         return self._on_lane(session_key, False, work)
@@ -269,7 +267,7 @@ class LaneChanges:
 
         def work(tx: WriteTransaction, lane: Lane, _now: float) -> LaneNotice | None:
             if lane.notice is not None:
-                self._engine.lanes.change(tx, lane, notice=None)
+                self._deps.lanes.change(tx, lane, notice=None)
             return lane.notice
 
         return self._on_lane(session_key, None, work)
@@ -278,8 +276,8 @@ class LaneChanges:
         self, session_key: str, last_prompt_tokens: int | None, session_id: str | None
     ) -> bool:
         """See `SessionStore.update_session`."""
-        engine = self._engine
-        changes, params = ["updated_at = ?"], list[object]([engine.store.clock()])
+        deps = self._deps
+        changes, params = ["updated_at = ?"], list[object]([deps.store.clock()])
         if last_prompt_tokens is not None:
             changes.append("last_prompt_tokens = ?")
             params.append(_require_count(last_prompt_tokens))
@@ -290,14 +288,12 @@ class LaneChanges:
             f"key_hash IN ({placeholders(len(digests))})",
             "session_id <> ?",
         ]
-        params += [engine.namespace, *digests, NO_SESSION]
+        params += [deps.namespace, *digests, NO_SESSION]
         if session_id is not None:
             conditions.append(lane_sessions.IS_IN_THREAD)
             params += [session_id, session_id]
         statement = f"UPDATE lanes SET {', '.join(changes)} WHERE {' AND '.join(conditions)}"
-        return bool(
-            engine.store.provider.write(lambda tx: tx.run(statement, params), isolated=False)
-        )
+        return bool(deps.store.provider.write(lambda tx: tx.run(statement, params), isolated=False))
 
 
 def _current(tx: WriteTransaction, lane: Lane) -> LaneSession | None:
@@ -324,18 +320,18 @@ _DAY: Final = 86_400.0
 class LaneSweeps:
     """The methods of `SessionStore` that go through all lanes of a bot."""
 
-    def __init__(self, engine: LaneEngine) -> None:
-        self._engine = engine
+    def __init__(self, deps: LaneDependencies) -> None:
+        self._deps = deps
 
     def mark_recent(self, max_age_seconds: float, reason: str) -> int:
         """See `SessionStore.suspend_recently_active`."""
-        engine, now = self._engine, self._engine.store.clock()
+        deps, now = self._deps, self._deps.store.clock()
         marked, last = 0, None
         while True:
-            with engine.store.provider.read() as tx:
-                lanes = engine.lanes.page(
+            with deps.store.provider.read() as tx:
+                lanes = deps.lanes.page(
                     tx,
-                    engine.namespace,
+                    deps.namespace,
                     limit=_SWEEP_PAGE,
                     before=last,
                     since=now - max_age_seconds,
@@ -347,27 +343,27 @@ class LaneSweeps:
             def work(tx: WriteTransaction, lanes: list[Lane] = lanes) -> int:
                 return sum(self._mark(tx, lane, reason, now) for lane in lanes)
 
-            marked += engine.store.provider.write(work, isolated=False)
+            marked += deps.store.provider.write(work, isolated=False)
 
     def _mark(self, tx: WriteTransaction, seen: Lane, reason: str, now: float) -> bool:
         if seen.status != "active":
             return False
-        lane = self._engine.lanes.lock_by_id(tx, seen.id)
+        lane = self._deps.lanes.lock_by_id(tx, seen.id)
         if lane is None or lane.status != "active":
             return False
         cause = TransitionCause("mark", reason, "recovery")
-        set_status(tx, self._engine, lane, "resume_pending", cause, now)
+        set_status(tx, self._deps, lane, "resume_pending", cause, now)
         return True
 
     def prune(self, max_age_days: float) -> int:
         """See `SessionStore.prune_old_entries`."""
-        engine, now = self._engine, self._engine.store.clock()
+        deps, now = self._deps, self._deps.store.clock()
         until = now - max_age_days * _DAY
         pruned, last = 0, None
         while True:
-            with engine.store.provider.read() as tx:
-                lanes = engine.lanes.page_older(
-                    tx, engine.namespace, limit=_SWEEP_PAGE, until=until, after=last
+            with deps.store.provider.read() as tx:
+                lanes = deps.lanes.page_older(
+                    tx, deps.namespace, limit=_SWEEP_PAGE, until=until, after=last
                 )
             if not lanes:
                 return pruned
@@ -376,16 +372,16 @@ class LaneSweeps:
             idle = [
                 lane
                 for lane in lanes
-                if lane.status != "suspended" and not engine.has_processes(lane)
+                if lane.status != "suspended" and not deps.has_processes(lane)
             ]
 
             def work(tx: WriteTransaction, idle: list[Lane] = idle) -> int:
                 return sum(self._forget(tx, lane, until, now) for lane in idle)
 
-            pruned += engine.store.provider.write(work, isolated=False)
+            pruned += deps.store.provider.write(work, isolated=False)
 
     def _forget(self, tx: WriteTransaction, seen: Lane, until: float, now: float) -> bool:
-        lane = self._engine.lanes.lock_by_id(tx, seen.id)
+        lane = self._deps.lanes.lock_by_id(tx, seen.id)
         if lane is None or lane.updated_at >= until or lane.status == "suspended":
             return False
         session = lane_sessions.find(tx, lane.session_id)
@@ -397,7 +393,7 @@ class LaneSweeps:
             return False
         if session is not None:
             lane_sessions.end(tx, session.id, LANE_PRUNED, now=now, left_by=lane.id)
-        self._engine.lanes.remove(tx, lane)
+        self._deps.lanes.remove(tx, lane)
         return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.model.lane import Lane, LaneNotice, NoticeKind
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
@@ -57,7 +57,7 @@ class LaneWithSession(NamedTuple):
 
 def record(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     cause: TransitionCause,
     now: float,
@@ -68,7 +68,7 @@ def record(
     facts = dict(cause.facts or {})
     policy = facts.pop("policy", None)
     from_id = None if lane.session_id == NO_SESSION else lane.session_id
-    engine.lanes.record(
+    deps.lanes.record(
         tx,
         Transition(
             lane.id,
@@ -86,7 +86,7 @@ def record(
 
 def begin_session(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     cause: TransitionCause,
     now: float,
@@ -100,30 +100,30 @@ def begin_session(
     origin = source or lane.origin
     session = lane_sessions.begin(
         tx,
-        _unused_id(tx, engine, now),
+        _unused_id(tx, deps, now),
         source=lane.key.platform,
-        user_id=engine.owner_of(lane.key, origin),
+        user_id=deps.owner_of(lane.key, origin),
         now=now,
     )
     if source is not None:
         changes = {"origin": source, "display_name": source.chat_name, **changes}
-    return _point(tx, engine, lane, session, cause, now, leaves, notice, SESSION_RESET, changes)
+    return _point(tx, deps, lane, session, cause, now, leaves, notice, SESSION_RESET, changes)
 
 
-def _unused_id(tx: WriteTransaction, engine: LaneEngine, now: float) -> str:
+def _unused_id(tx: WriteTransaction, deps: LaneDependencies, now: float) -> str:
     """Return an unused id for a new session.
 
     Among thousands created in one second, two ids may collide. If another process creates the
     same id concurrently, the database refuses it and the transaction is repeated.
     """
-    while lane_sessions.exists(tx, session_id := engine.new_session_id(now)):
+    while lane_sessions.exists(tx, session_id := deps.new_session_id(now)):
         pass
     return session_id
 
 
 def switch_session(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     target: LaneSession,
     cause: TransitionCause,
@@ -135,12 +135,12 @@ def switch_session(
     # Reopen even an open session: this locks its row. A concurrent lane that leaves the session,
     # and would end it, then sees first that this lane uses it.
     lane_sessions.reopen(tx, target.id)
-    return _point(tx, engine, lane, target, cause, now, leaves, "switched", SESSION_SWITCH, {})
+    return _point(tx, deps, lane, target, cause, now, leaves, "switched", SESSION_SWITCH, {})
 
 
 def _point(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     session: LaneSession,
     cause: TransitionCause,
@@ -152,7 +152,7 @@ def _point(
 ) -> LaneWithSession:
     if leaves is not None and leaves.id != session.id:
         lane_sessions.end(tx, leaves.id, end_reason, now=now, left_by=lane.id)
-    record(tx, engine, lane, cause, now, to_session_id=session.id)
+    record(tx, deps, lane, cause, now, to_session_id=session.id)
     said = LaneNotice(
         notice,
         cause.reason,
@@ -161,7 +161,7 @@ def _point(
         at=now,
         suspended_for=lane.status_reason if lane.status == "suspended" else None,
     )
-    changed = engine.lanes.change(
+    changed = deps.lanes.change(
         tx,
         lane,
         session_id=session.id,
@@ -187,15 +187,15 @@ def follow(
 
 def set_status(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     status: str,
     cause: TransitionCause,
     now: float,
 ) -> Lane:
     """Change the status of a locked lane, or the reason of the same status."""
-    record(tx, engine, lane, cause, now)
+    record(tx, deps, lane, cause, now)
     marked = {"status_reason": cause.reason, "status_at": now}
     if status == "active":
         marked = dict.fromkeys(marked)
-    return engine.lanes.change(tx, lane, status=status, **marked)
+    return deps.lanes.change(tx, lane, status=status, **marked)

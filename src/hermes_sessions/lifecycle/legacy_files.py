@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.lifecycle.host_files import SESSIONS_JSON
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import TransitionCause, record
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.transcript_messages import stored_form
@@ -147,11 +147,11 @@ class ImportReport(NamedTuple):
 class LegacyFiles:
     """The files of an older installation in a directory."""
 
-    def __init__(self, directory: Path, db: SessionDB, engine: LaneEngine) -> None:
+    def __init__(self, directory: Path, db: SessionDB, deps: LaneDependencies) -> None:
         self._directory = directory
         self._db = db
-        self._engine = engine
-        self._meta = Meta(engine.store)
+        self._deps = deps
+        self._meta = Meta(deps.store)
 
     @cached_property
     def _mark(self) -> str:
@@ -160,14 +160,14 @@ class LegacyFiles:
         It includes the database: after a migration to another one, the lanes are imported from the
         file that the first one wrote.
         """
-        return _named("sessions_json_imported", [self._engine.namespace, *self._place])
+        return _named("sessions_json_imported", [self._deps.namespace, *self._place])
 
     @property
     def _place(self) -> list[str]:
         return [
             platform.node(),
             os.path.realpath(self._directory),
-            identity(self._engine.store.provider),
+            identity(self._deps.store.provider),
         ]
 
     def owner(self) -> str:
@@ -177,7 +177,7 @@ class LegacyFiles:
         one bot a conversation they had with the other.
         """
         mark = _named("sessions_json_owner", self._place)
-        return self._meta.find(mark) or self._engine.store.provider.write(
+        return self._meta.find(mark) or self._deps.store.provider.write(
             lambda tx: self._own(tx, mark)
         )
 
@@ -185,8 +185,8 @@ class LegacyFiles:
         row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (mark,))
         if row is not None:
             return str(row[0])
-        self._meta.put(tx, mark, self._engine.namespace)
-        return self._engine.namespace
+        self._meta.put(tx, mark, self._deps.namespace)
+        return self._deps.namespace
 
     def are_there(self) -> bool:
         """Tell whether the directory has any importable file."""
@@ -240,7 +240,7 @@ class LegacyFiles:
             try:
                 entry = SessionEntry.from_dict(value)
                 require_id(entry.session_id)
-                entries[name] = entry, _key_of(self._engine, entry)
+                entries[name] = entry, _key_of(self._deps, entry)
             except InvalidInput as error:
                 skipped.append(SkippedItem(name, str(error)))
         imported = self._import_transcripts(
@@ -249,11 +249,11 @@ class LegacyFiles:
         kept = {name: found[name] for name, _ in skipped if name in found}
 
         def work(tx: WriteTransaction) -> int:
-            taken = sum(_add(tx, self._engine, entry, key) for entry, key in entries.values())
+            taken = sum(_add(tx, self._deps, entry, key) for entry, key in entries.values())
             self._meta.put(tx, self._mark, to_json({"entries": taken, "kept": kept}))
             return taken
 
-        taken = self._engine.store.provider.write(work, isolated=False)
+        taken = self._deps.store.provider.write(work, isolated=False)
         return ImportReport(taken, imported, tuple(skipped))
 
     def _import_transcripts(
@@ -264,7 +264,7 @@ class LegacyFiles:
             for file in files
             if file.stem in entries or _SESSION_ID.fullmatch(file.stem)
         }
-        with self._engine.store.provider.read() as tx:
+        with self._deps.store.provider.read() as tx:
             known = lane_sessions.find_many(tx, wanted)
         imported = 0
         for session_id, file in wanted.items():
@@ -350,14 +350,14 @@ def _messages(file: Path) -> Iterator[dict[str, Any]]:
         yield stored_form(value)
 
 
-def _key_of(engine: LaneEngine, entry: SessionEntry) -> LaneKey:
+def _key_of(deps: LaneDependencies, entry: SessionEntry) -> LaneKey:
     """Return the key of an entry; older keys did not escape colons in their parts.
 
     Raises:
         InvalidInput: not a valid key.
     """
     if entry.origin is not None:
-        key = engine.key_of(entry.origin)
+        key = deps.key_of(entry.origin)
         parts = (key.chat_id, key.thread_id, key.participant_id)
         plain = ["agent", key.profile, key.platform, key.chat_type, *filter(None, parts)]
         if entry.session_key in {key.render(), ":".join(plain)}:
@@ -365,18 +365,18 @@ def _key_of(engine: LaneEngine, entry: SessionEntry) -> LaneKey:
     return parse_key(entry.session_key)
 
 
-def _add(tx: WriteTransaction, engine: LaneEngine, entry: SessionEntry, key: LaneKey) -> bool:
+def _add(tx: WriteTransaction, deps: LaneDependencies, entry: SessionEntry, key: LaneKey) -> bool:
     """Create the lane of an entry unless it exists; return whether it was created."""
     used = entry.updated_at.timestamp()
-    lane = engine.lanes.ensure(tx, engine.namespace, key, now=used, origin=entry.origin)
+    lane = deps.lanes.ensure(tx, deps.namespace, key, now=used, origin=entry.origin)
     if lane.session_id != NO_SESSION:
         return False
     record(
         tx,
-        engine,
+        deps,
         lane,
         TransitionCause("import", SESSIONS_JSON, "import"),
-        engine.store.clock(),
+        deps.store.clock(),
         to_session_id=entry.session_id,
     )
     changes: dict[str, Any] = {
@@ -397,7 +397,7 @@ def _add(tx: WriteTransaction, engine: LaneEngine, entry: SessionEntry, key: Lan
             "status_reason": entry.resume_reason,
             "status_at": marked.timestamp() if marked else used,
         }
-    engine.lanes.change(tx, lane, **changes)
+    deps.lanes.change(tx, lane, **changes)
     return True
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import ConstraintViolated, NotFound, StaleFence, UnknownSession
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import TransitionCause, set_status
 from hermes_sessions.lifecycle.turn_input import TurnInput, next_input
 from hermes_sessions.lifecycle.unfinished_turns import UnfinishedTurns, resume_dedupe_key
@@ -78,18 +78,18 @@ class Mailboxes:
     """The mailboxes of one bot's lanes."""
 
     def __init__(
-        self, engine: LaneEngine, *, remembered_days: float = DEFAULT_REMEMBERED_DAYS
+        self, deps: LaneDependencies, *, remembered_days: float = DEFAULT_REMEMBERED_DAYS
     ) -> None:
         """At most ``mailbox_limit`` items wait in a lane. Answered messages are remembered for
         *remembered_days*, so that a repeated delivery is not answered again.
         """
-        self._engine = engine
-        self._store = engine.store
+        self._deps = deps
+        self._store = deps.store
         self._remembered_days = remembered_days
-        self._rows = Mailbox(engine.store)
-        self._lanes = engine.lanes
-        self._turns = Turns(engine.store)
-        self._unfinished = UnfinishedTurns(engine)
+        self._rows = Mailbox(deps.store)
+        self._lanes = deps.lanes
+        self._turns = Turns(deps.store)
+        self._unfinished = UnfinishedTurns(deps)
 
     # Receiving
 
@@ -134,7 +134,7 @@ class Mailboxes:
         """
         now = self._store.clock()
         return self._put(
-            lambda tx: self._lanes.ensure(tx, self._engine.namespace, key, now=now, origin=origin),
+            lambda tx: self._lanes.ensure(tx, self._deps.namespace, key, now=now, origin=origin),
             kind,
             sender,
             text,
@@ -163,7 +163,7 @@ class Mailboxes:
                 text=text,
                 payload=payload,
                 dedupe=dedupe,
-                limit=None if kind == "resume" else self._engine.config.mailbox_limit,
+                limit=None if kind == "resume" else self._deps.config.mailbox_limit,
             )
             if not (put.is_duplicate or put.is_refused):
                 for mark in also:
@@ -288,7 +288,7 @@ class Mailboxes:
             return self._finished(tx, turn, accepted=True)._replace(is_stuck=is_stuck)
 
         finished = self._store.provider.write(work, isolated=False)
-        self._engine.changed()
+        self._deps.changed()
         return finished
 
     def _set_aside(
@@ -320,7 +320,7 @@ class Mailboxes:
         elif outcome == "completed" and lane.status == "resume_pending":
             facts = {"turn": turn.id, "attempt": turn.attempt}
             cause = TransitionCause("unmark", "completed", _ACTOR, facts)
-            lane = set_status(tx, self._engine, lane, "active", cause, now)
+            lane = set_status(tx, self._deps, lane, "active", cause, now)
         starts = 0 if outcome == "completed" else lane.unfinished_starts
         self._lanes.change(tx, lane, updated_at=max(lane.updated_at, now), unfinished_starts=starts)
 
@@ -407,13 +407,13 @@ class Mailboxes:
     def waiting_lanes(self, *, limit: int = 1_000) -> list[WaitingLane]:
         """Return this bot's lanes with waiting items, longest waiting first."""
         with self._store.provider.read() as tx:
-            return self._rows.waiting_lanes(tx, self._engine.namespace, limit)
+            return self._rows.waiting_lanes(tx, self._deps.namespace, limit)
 
     def forget(self, now: float | None = None) -> int:
         """Delete items that finished before the remembered period; return how many."""
         moment = self._store.clock() if now is None else now
         oldest = moment - self._remembered_days * _DAY
-        return self._rows.forget(self._engine.namespace, oldest)
+        return self._rows.forget(self._deps.namespace, oldest)
 
     def _lock(self, tx: WriteTransaction, lane_id: int) -> Lane:
         lane = self._lanes.lock_by_id(tx, lane_id)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.lifecycle.decide import Decision
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_decision import Decision
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, FinalizationClaim
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.lane import Lane, key_hash
-from hermes_sessions.storage.batched_work import stuck_message
+from hermes_sessions.storage.batches import stuck_message
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.logs import Logger
@@ -54,13 +54,13 @@ def _key(namespace: str) -> str:
 class OrphanedSessions:
     """Claims orphaned sessions one after the other."""
 
-    def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
+    def __init__(self, deps: LaneDependencies, who: str, claim_seconds: float) -> None:
         """*who* is the claimant; a claim lasts *claim_seconds*."""
-        self._engine = engine
+        self._deps = deps
         self._who = who
         self._claim_seconds = claim_seconds
-        self._meta = Meta(engine.store)
-        self._key = _key(engine.namespace)
+        self._meta = Meta(deps.store)
+        self._key = _key(deps.namespace)
         self._claimed = self._closed = 0
 
     def claim(self, now: float) -> FinalizationClaim | None:
@@ -96,7 +96,7 @@ class OrphanedSessions:
             self._note(tx, _Progress(seen, attempts + 1, self._who, now + self._claim_seconds))
             return number, claim._replace(attempt=attempts + 1)
 
-        self._claimed, claim = self._engine.store.provider.write(work)
+        self._claimed, claim = self._deps.store.provider.write(work)
         return claim
 
     def close(self, claim: FinalizationClaim, *, error: str | None = None) -> bool:
@@ -113,7 +113,7 @@ class OrphanedSessions:
             self._note(tx, later)
             return is_done
 
-        is_noted = self._engine.store.provider.write(work)
+        is_noted = self._deps.store.provider.write(work)
         if is_noted:
             self._closed = self._claimed
         return is_noted
@@ -142,9 +142,9 @@ class OrphanedSessions:
     def _owed(
         self, tx: ReadTransaction, lane_id: int, session_id: str, reason: str
     ) -> FinalizationClaim | None:
-        lane: Lane | None = self._engine.lanes.find_by_id(tx, lane_id)
+        lane: Lane | None = self._deps.lanes.find_by_id(tx, lane_id)
         session = lane_sessions.find(tx, session_id)
-        if lane is None or lane.namespace != self._engine.namespace or session is None:
+        if lane is None or lane.namespace != self._deps.namespace or session is None:
             return None
         finalized = tx.one(
             "SELECT 1 FROM lane_transitions WHERE lane_id = ? AND action = ? "
@@ -157,7 +157,7 @@ class OrphanedSessions:
         return FinalizationClaim(left, Decision("reset", reason, {}), 1, session.message_count)
 
     def _progress(self, tx: WriteTransaction) -> _Progress | None:
-        for_update = self._engine.store.provider.dialect.for_update
+        for_update = self._deps.store.provider.dialect.for_update
         row = tx.one(f'SELECT value FROM state_meta WHERE "key" = ?{for_update}', (self._key,))
         stored: Any = from_json(row[0], None) if row else None
         return _Progress(**stored) if isinstance(stored, dict) else None

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.lifecycle.decide import Decision, decide
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_decision import Decision, decide
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import SESSION_RESET, TransitionCause, follow, record
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.codec import from_json
@@ -49,9 +49,9 @@ class FinalizationClaim(NamedTuple):
 class SessionFinalizer:
     """Claims lanes and closes them, one transaction each."""
 
-    def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
+    def __init__(self, deps: LaneDependencies, who: str, claim_seconds: float) -> None:
         """*who* is the claimant; a claim lasts *claim_seconds*."""
-        self._engine = engine
+        self._deps = deps
         self._who = who
         self._claim_seconds = claim_seconds
 
@@ -63,7 +63,7 @@ class SessionFinalizer:
         """
 
         def work(tx: WriteTransaction) -> FinalizationClaim | None:
-            lane = self._engine.lanes.lock_by_id(tx, seen.id)
+            lane = self._deps.lanes.lock_by_id(tx, seen.id)
             if lane is None or lane.finalized_at is not None or lane.session_id == NO_SESSION:
                 return None
             if self._is_claimed(lane, now):
@@ -73,10 +73,10 @@ class SessionFinalizer:
             busy = has_processes or self._is_busy(tx, lane, session, now)
             decision = decide(
                 lane,
-                self._engine.policy_for(lane.key),
+                self._deps.policy_for(lane.key),
                 now,
                 busy=busy,
-                freshness=self._engine.config.auto_continue_freshness,
+                freshness=self._deps.config.auto_continue_freshness,
                 session_exists=session is not None,
             )
             if session is None:
@@ -93,14 +93,14 @@ class SessionFinalizer:
             lane, session, followed = follow(tx, lane, session)
             if followed:
                 cause = TransitionCause("follow", "compaction", _ACTOR)
-                record(tx, self._engine, as_it_was, cause, now, to_session_id=lane.session_id)
+                record(tx, self._deps, as_it_was, cause, now, to_session_id=lane.session_id)
             attempt = lane.finalize_attempts + 1
             claim = {"claimed_by": self._who, "until": now + self._claim_seconds}
             changes = {"finalize_attempts": attempt, "finalize_error": json.dumps(claim)}
-            lane = self._engine.lanes.change(tx, lane, **followed, **changes)
+            lane = self._deps.lanes.change(tx, lane, **followed, **changes)
             return FinalizationClaim(lane, decision, attempt, session.message_count)
 
-        return self._engine.store.provider.write(work, isolated=False)
+        return self._deps.store.provider.write(work, isolated=False)
 
     def close(self, claim: FinalizationClaim, now: float, *, error: str | None = None) -> bool:
         """End the claimed session; with an *error* only after the last attempt.
@@ -109,7 +109,7 @@ class SessionFinalizer:
         """
 
         def work(tx: WriteTransaction) -> bool:
-            lane = self._engine.lanes.lock_by_id(tx, claim.lane.id)
+            lane = self._deps.lanes.lock_by_id(tx, claim.lane.id)
             if (
                 lane is None
                 or lane.session_id != claim.session_id
@@ -117,7 +117,7 @@ class SessionFinalizer:
             ):
                 return False
             if error is not None and claim.attempt < ATTEMPTS:
-                self._engine.lanes.change(tx, lane, finalize_error=error)
+                self._deps.lanes.change(tx, lane, finalize_error=error)
                 return False
             facts = {**claim.decision.facts, "attempt": claim.attempt, "error": error}
             self._close(
@@ -125,7 +125,7 @@ class SessionFinalizer:
             )
             return True
 
-        return self._engine.store.provider.write(work, isolated=False)
+        return self._deps.store.provider.write(work, isolated=False)
 
     def _close(
         self,
@@ -140,8 +140,8 @@ class SessionFinalizer:
             # After compaction, the earlier sessions of the chain have already ended.
             tip = lane_sessions.tip_of(tx, session)
             lane_sessions.end(tx, tip.id, SESSION_RESET, now=now, left_by=lane.id)
-        record(tx, self._engine, lane, cause, now)
-        self._engine.lanes.change(tx, lane, finalized_at=now, finalize_error=error)
+        record(tx, self._deps, lane, cause, now)
+        self._deps.lanes.change(tx, lane, finalized_at=now, finalize_error=error)
 
     def _is_claimed(self, lane: Lane, now: float) -> bool:
         claim: Any = from_json(lane.finalize_error, None)

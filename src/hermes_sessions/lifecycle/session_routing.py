@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hermes_sessions.lifecycle.decide import Decision, decide
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_decision import Decision, decide
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import (
     LaneWithSession,
     TransitionCause,
@@ -36,69 +36,69 @@ class _IncomingMessage(NamedTuple):
 
 
 def route_to_session(
-    engine: LaneEngine, source: SessionSource, *, force_new: bool
+    deps: LaneDependencies, source: SessionSource, *, force_new: bool
 ) -> LaneWithSession:
     """Return the lane of *source*, with the session that a message from there belongs to now.
 
     One transaction; a second one only if the lane would expire and its background processes must
     be checked first.
     """
-    incoming = _IncomingMessage(source, engine.key_of(source), engine.store.clock(), force_new)
-    engine.owner_of(incoming.key, source)
-    placed = _try_route(engine, incoming)
+    incoming = _IncomingMessage(source, deps.key_of(source), deps.store.clock(), force_new)
+    deps.owner_of(incoming.key, source)
+    placed = _try_route(deps, incoming)
     if placed is None:
-        asked = incoming._replace(has_processes=engine.has_processes(incoming.key.render()))
-        placed = _try_route(engine, asked)
+        asked = incoming._replace(has_processes=deps.has_processes(incoming.key.render()))
+        placed = _try_route(deps, asked)
     if placed is None:
         raise AssertionError("a decision was not made although everything was known")
     return placed
 
 
-def _try_route(engine: LaneEngine, incoming: _IncomingMessage) -> LaneWithSession | None:
-    return engine.store.provider.write(lambda tx: _route(tx, engine, incoming), isolated=False)
+def _try_route(deps: LaneDependencies, incoming: _IncomingMessage) -> LaneWithSession | None:
+    return deps.store.provider.write(lambda tx: _route(tx, deps, incoming), isolated=False)
 
 
 def _route(
-    tx: WriteTransaction, engine: LaneEngine, incoming: _IncomingMessage
+    tx: WriteTransaction, deps: LaneDependencies, incoming: _IncomingMessage
 ) -> LaneWithSession | None:
-    lane = engine.lanes.ensure(
-        tx, engine.namespace, incoming.key, now=incoming.now, origin=incoming.source
+    lane = deps.lanes.ensure(
+        tx, deps.namespace, incoming.key, now=incoming.now, origin=incoming.source
     )
     if lane.session_id == NO_SESSION:
-        bound = None if incoming.force_new else _bound(tx, engine, incoming)
+        bound = None if incoming.force_new else _bound(tx, deps, incoming)
         if bound is not None:
             cause = TransitionCause("switch", "topic", _ACTOR)
-            return switch_session(tx, engine, lane, bound, cause, incoming.now, leaves=None)
-        decision = _decided(engine, None, incoming, busy=False)
-        return _begin(tx, engine, lane, None, incoming, decision, "new")
+            return switch_session(tx, deps, lane, bound, cause, incoming.now, leaves=None)
+        decision = _decided(deps, None, incoming, busy=False)
+        return _begin(tx, deps, lane, None, incoming, decision, "new")
     found = lane_sessions.find(tx, lane.session_id)
     current = found if found is not None and found.is_there else None
     followed: dict[str, Any] = {}
     as_it_was = lane
     if current is not None:
         lane, current, followed = follow(tx, lane, current)
-    decision = _decided(engine, lane, incoming, busy=False, exists=current is not None)
+    decision = _decided(deps, lane, incoming, busy=False, exists=current is not None)
     if current is not None and decision.reason in {"idle", "daily"}:
         is_running = lane_sessions.is_running(tx, current.chain_id, incoming.now)
-        if not is_running and incoming.has_processes is None and engine.active_processes:
+        if not is_running and incoming.has_processes is None and deps.active_processes:
             return None
         if is_running or incoming.has_processes:
-            decision = _decided(engine, lane, incoming, busy=True)
+            decision = _decided(deps, lane, incoming, busy=True)
     # The decision is final from here on.
     if followed:
         cause = TransitionCause("follow", "compaction", _ACTOR)
-        record(tx, engine, as_it_was, cause, incoming.now, to_session_id=lane.session_id)
+        record(tx, deps, as_it_was, cause, incoming.now, to_session_id=lane.session_id)
     if decision.action == "create":
         # A session in the trash keeps its end; a deleted one has none.
-        return _begin(tx, engine, lane, found, incoming, decision, "lost")
+        return _begin(tx, deps, lane, found, incoming, decision, "lost")
     if decision.action == "reset":
         kind: NoticeKind = "fresh_reset" if incoming.force_new else "auto_reset"
-        return _begin(tx, engine, lane, current, incoming, decision, kind)
-    return _keep(tx, engine, lane, current, incoming, decision, followed)
+        return _begin(tx, deps, lane, current, incoming, decision, kind)
+    return _keep(tx, deps, lane, current, incoming, decision, followed)
 
 
 def _bound(
-    tx: WriteTransaction, engine: LaneEngine, incoming: _IncomingMessage
+    tx: WriteTransaction, deps: LaneDependencies, incoming: _IncomingMessage
 ) -> LaneSession | None:
     """Return the open session that the topic of a private Telegram chat is bound to.
 
@@ -113,14 +113,14 @@ def _bound(
     if found is None or not found.is_there:
         return None
     session = lane_sessions.tip_of(tx, found)
-    is_theirs = session.user_id in (None, engine.owner_of(incoming.key, source))
+    is_theirs = session.user_id in (None, deps.owner_of(incoming.key, source))
     is_free = tx.one("SELECT 1 FROM lanes WHERE session_id = ?", (session.id,)) is None
     is_open = session.is_there and session.ended_at is None
     return session if is_theirs and is_free and is_open else None
 
 
 def _decided(
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane | None,
     incoming: _IncomingMessage,
     *,
@@ -129,10 +129,10 @@ def _decided(
 ) -> Decision:
     return decide(
         lane,
-        engine.policy_for(incoming.key),
+        deps.policy_for(incoming.key),
         incoming.now,
         busy=busy,
-        freshness=engine.config.auto_continue_freshness,
+        freshness=deps.config.auto_continue_freshness,
         force_new=incoming.force_new,
         session_exists=exists,
     )
@@ -140,7 +140,7 @@ def _decided(
 
 def _begin(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     leaves: LaneSession | None,
     incoming: _IncomingMessage,
@@ -149,7 +149,7 @@ def _begin(
 ) -> LaneWithSession:
     return begin_session(
         tx,
-        engine,
+        deps,
         lane,
         TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts),
         incoming.now,
@@ -161,7 +161,7 @@ def _begin(
 
 def _keep(
     tx: WriteTransaction,
-    engine: LaneEngine,
+    deps: LaneDependencies,
     lane: Lane,
     current: LaneSession | None,
     incoming: _IncomingMessage,
@@ -172,10 +172,10 @@ def _keep(
     cause = TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts)
     if decision.facts["expired"] is not None:
         # Recorded because the policy alone would have reset it.
-        record(tx, engine, lane, cause, incoming.now)
+        record(tx, deps, lane, cause, incoming.now)
     if lane.status == "resume_pending" and decision.action == "keep":
         # The mark is too old to count; otherwise it stays until a turn succeeds.
-        record(tx, engine, lane, cause._replace(action="unmark", reason="stale"), incoming.now)
+        record(tx, deps, lane, cause._replace(action="unmark", reason="stale"), incoming.now)
         changes |= {"status": "active", "status_reason": None, "status_at": None}
     if lane.finalized_at is not None:
         changes |= {"finalized_at": None, "finalize_attempts": 0, "finalize_error": None}
@@ -183,4 +183,4 @@ def _keep(
         # Also if another lane keeps it open, because that lane may leave it concurrently.
         lane_sessions.reopen(tx, current.id)
         current = current._replace(ended_at=None)
-    return LaneWithSession(engine.lanes.change(tx, lane, **changes), current)
+    return LaneWithSession(deps.lanes.change(tx, lane, **changes), current)

@@ -19,7 +19,7 @@ from hermes_sessions.config import default_store_path, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.config.paths import hermes_home
 from hermes_sessions.lifecycle.host_files import SESSIONS_JSON, SessionsJsonFile
-from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses, LaneEngine
+from hermes_sessions.lifecycle.lane_dependencies import HasActiveProcesses, LaneDependencies
 from hermes_sessions.lifecycle.lane_explanation import STOPPED, LaneExplanation, explain_lane
 from hermes_sessions.lifecycle.lane_operations import (
     LaneChanges,
@@ -118,7 +118,7 @@ class SessionStore:
         self.db = open_database(directory, clock or time.time) if db is None else db
         try:
             store = self.db.store if clock is None else self.db.store._replace(clock=clock)
-            self.engine = LaneEngine(
+            self.engine = LaneDependencies(
                 store,
                 config or GatewayConfig(),
                 Lanes(store),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hermes_sessions.lifecycle.decide import AUTO_RESUME_REASONS
-from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_decision import AUTO_RESUME_REASONS
+from hermes_sessions.lifecycle.lane_dependencies import LaneDependencies
 from hermes_sessions.lifecycle.lane_updates import TransitionCause, record, set_status
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import WriteTransaction
@@ -41,11 +41,11 @@ class AbandonedTurn(NamedTuple):
 class UnfinishedTurns:
     """Sets turns aside inside the caller's transaction."""
 
-    def __init__(self, engine: LaneEngine) -> None:
-        self._engine = engine
-        self._clock = engine.store.clock
-        self._turns = Turns(engine.store)
-        self._mailbox = Mailbox(engine.store)
+    def __init__(self, deps: LaneDependencies) -> None:
+        self._deps = deps
+        self._clock = deps.store.clock
+        self._turns = Turns(deps.store)
+        self._mailbox = Mailbox(deps.store)
 
     def set_aside(
         self,
@@ -81,23 +81,23 @@ class UnfinishedTurns:
         if starts >= STUCK_AFTER and lane.status != "suspended":
             dropped = self._mailbox.drop_turn(tx, turn.id, now, reason=STUCK)
             cause = TransitionCause("suspend", STUCK, actor, facts)
-            lane = set_status(tx, self._engine, lane, "suspended", cause, now)
+            lane = set_status(tx, self._deps, lane, "suspended", cause, now)
             # The next session starts without earlier failures.
-            lane = self._engine.lanes.change(tx, lane, unfinished_starts=0)
+            lane = self._deps.lanes.change(tx, lane, unfinished_starts=0)
             return AbandonedTurn(turn, lane, dropped=dropped, is_stuck=True)
         returned = self._mailbox.give_back(tx, turn.id)
         if lane.status == "active":
             cause = TransitionCause("mark", reason, actor, facts)
-            lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
+            lane = set_status(tx, self._deps, lane, "resume_pending", cause, now)
         elif lane.status == "resume_pending":
             cause = TransitionCause("mark", lane.status_reason, actor, facts)
             if lane.status_at is None or turn.started_at > lane.status_at:
                 # It was resumed and interrupted again; the time of the latest interruption counts.
-                lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
+                lane = set_status(tx, self._deps, lane, "resume_pending", cause, now)
             else:
                 # A drain marked it while the turn was running.
-                record(tx, self._engine, lane, cause, now)
-        lane = self._engine.lanes.change(tx, lane, unfinished_starts=starts)
+                record(tx, self._deps, lane, cause, now)
+        lane = self._deps.lanes.change(tx, lane, unfinished_starts=starts)
         return AbandonedTurn(turn, lane, returned)
 
 

@@ -15,7 +15,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -129,7 +129,7 @@ class AsyncSessionDB(AsyncHandle):
         return self._db.provider
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StoreContext:
         """See `SessionDB.store`."""
         return self._db.store
 

@@ -17,11 +17,11 @@ from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
-from hermes_sessions.storage.store import (
+from hermes_sessions.storage.store_context import (
     DEFAULT_MAX_MESSAGE_BYTES,
     DEFAULT_TRASH_DAYS,
     LazyRepository,
-    Store,
+    StoreContext,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class SessionDB:
             StoreError: a subclass says why the store cannot be used and what to do.
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
-        from hermes_sessions.storage.older_store import reading_older
+        from hermes_sessions.storage.missing_columns import reading_older
         from hermes_sessions.storage.provider_registry import open_provider
         from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
 
@@ -165,7 +165,7 @@ class SessionDB:
             )
             max_message_bytes = max_message_bytes or configured_limit
         self._provider = provider
-        self._store = Store(
+        self._store = StoreContext(
             provider=reading_older(provider),
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
@@ -234,7 +234,7 @@ class SessionDB:
         return self._provider
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StoreContext:
         """Provider, clock and limits, for the layers of this package above storage."""
         return self._store
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hermes_sessions.storage.provider import SessionDBProvider
 
 if TYPE_CHECKING:
     from hermes_sessions.model.retention import RetentionPolicies
 
-from importlib import import_module
-from typing import Any, Generic, TypeVar
-
-# Parts of a store that are imported and made when a verb first needs them.
-#
-# A process uses few of the verbs: one that lists sessions does not wait for what rewinds them.
-
-
 T = TypeVar("T")
 
 
 class LazyRepository(Generic[T]):
-    """An attribute of `SessionDB` that holds a repository; *module* and *name* say which."""
+    """An attribute of `SessionDB` that imports and makes a repository when a verb first needs it.
+
+    A process uses few of the verbs: listing sessions does not wait for what rewinds them.
+    """
 
     def __init__(self, module: str, name: str) -> None:
         self._module = f"hermes_sessions.storage.repositories.{module}"
@@ -42,7 +38,7 @@ DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 DEFAULT_TRASH_DAYS = 30
 
 
-class Store(NamedTuple):
+class StoreContext(NamedTuple):
     """One open store, as the repositories see it."""
 
     provider: SessionDBProvider

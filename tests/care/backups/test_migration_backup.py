@@ -22,10 +22,10 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 )
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
-from hermes_sessions.storage.mysql import schema as mysql_schema
-from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.mysql import migrations as mysql_migrations
+from hermes_sessions.storage.postgresql import migrations as postgresql_migrations
 from hermes_sessions.storage.servers.migrations import Migration
-from hermes_sessions.storage.sqlite import schema as sqlite_schema
+from hermes_sessions.storage.sqlite import migrations as sqlite_migrations
 from tests.care.backups.programs import start
 from tests.care.backups.sample_stores import everything, everything_in, talk
 from tests.storage.transfer.stores import KINDS, NewStore, opened
@@ -38,11 +38,13 @@ CREATE = "CREATE TABLE IF NOT EXISTS later (number INTEGER)"
 def with_another_step(*, finishing: bool = False) -> Iterator[None]:
     """A version of the program that has one step more."""
     step = Migration(STEP, (CREATE,), finishing=finishing)
-    ours = sqlite_schema.Migration(STEP, CREATE)
+    ours = sqlite_migrations.Migration(STEP, CREATE)
     with (
-        mock.patch.object(sqlite_schema, "MIGRATIONS", (*sqlite_schema.MIGRATIONS, ours)),
-        mock.patch.object(postgresql_schema, "MIGRATIONS", (*postgresql_schema.MIGRATIONS, step)),
-        mock.patch.object(mysql_schema, "MIGRATIONS", (*mysql_schema.MIGRATIONS, step)),
+        mock.patch.object(sqlite_migrations, "MIGRATIONS", (*sqlite_migrations.MIGRATIONS, ours)),
+        mock.patch.object(
+            postgresql_migrations, "MIGRATIONS", (*postgresql_migrations.MIGRATIONS, step)
+        ),
+        mock.patch.object(mysql_migrations, "MIGRATIONS", (*mysql_migrations.MIGRATIONS, step)),
     ):
         yield
 
@@ -196,9 +198,9 @@ def test_one_that_is_fresh_is_used_again(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SessionDB(path) as db:
         talk(db)
-    broken = sqlite_schema.Migration(STEP, "CREATE nonsense")
-    migrations = (*sqlite_schema.MIGRATIONS, broken)
-    with mock.patch.object(sqlite_schema, "MIGRATIONS", migrations):
+    broken = sqlite_migrations.Migration(STEP, "CREATE nonsense")
+    migrations = (*sqlite_migrations.MIGRATIONS, broken)
+    with mock.patch.object(sqlite_migrations, "MIGRATIONS", migrations):
         for _ in range(3):
             with pytest.raises(Exception, match="nonsense"):
                 SessionDB(path)

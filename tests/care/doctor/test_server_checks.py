@@ -11,9 +11,10 @@ import pytest
 
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.doctor.access_checks import opened
-from hermes_sessions.storage.care.doctor.activity_checks import ACTIVITY_CHECKS
 from hermes_sessions.storage.care.doctor.check_runner import ExaminedStore, run_checks
+from hermes_sessions.storage.care.doctor.environment_checks import CLOCK_CHECKS
 from hermes_sessions.storage.care.doctor.report import Report
+from hermes_sessions.storage.care.doctor.stalled_work_checks import STALLED_WORK_CHECKS
 from tests.care.doctor.conftest import on_server
 from tests.care.doctor.harness import SESSION, DoctorHarness
 from tests.servers.server_processes import free_port
@@ -61,7 +62,7 @@ def test_a_server_that_freezes_in_the_middle_of_a_look(
             assert subject.failure is None
             place.server.freeze()
             is_frozen = True
-            reports.append(run_checks(subject, ACTIVITY_CHECKS))
+            reports.append(run_checks(subject, (*CLOCK_CHECKS, *STALLED_WORK_CHECKS)))
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -14,7 +14,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.config import load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.config.retention_policies import retention_policies
-from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.expiry_watcher import ExpiryWatcher
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.retention import (
     ClassLimits,

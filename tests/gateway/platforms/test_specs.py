@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_sessions.config.derived_keys import derive_keys
 from hermes_sessions.config.error_text import is_secret
 from hermes_sessions.config.key_types import REQUIRED, ParseContext
-from hermes_sessions.config.keys import derive_keys
 from hermes_sessions.gateway.platforms.reference import platform_table
 from hermes_sessions.gateway.platforms.registry import BUILT_IN, find_spec
 

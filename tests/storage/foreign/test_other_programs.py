@@ -17,7 +17,7 @@ from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.targets import ErasureSubject
 from hermes_sessions.storage.repositories import derived_columns
 from hermes_sessions.storage.repositories.derived_columns import settle
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Shared
 from tests.storage.foreign.programs import Program, sqlite_program
@@ -419,7 +419,7 @@ def test_settling_ends_while_programs_keep_writing(shared: Shared, monkeypatch: 
             return write(work, **options)
 
         monkeypatch.setattr(db.provider, "write", write_and_meet_another)
-        settle(Store(db.provider, FrozenClock()))
+        settle(StoreContext(db.provider, FrozenClock()))
         assert transactions == 3
         assert set(shared.notes()) <= {"s0"}
 

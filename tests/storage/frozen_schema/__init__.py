@@ -37,8 +37,8 @@ def objects_in(path: Path) -> Objects:
 
 def server_steps(database: str) -> dict[str, list[str]]:
     """Return the statements of every step on a server, by name of the step."""
-    from hermes_sessions.storage.mysql.schema import MIGRATIONS as MYSQL
-    from hermes_sessions.storage.postgresql.schema import MIGRATIONS as POSTGRESQL
+    from hermes_sessions.storage.mysql.migrations import MIGRATIONS as MYSQL
+    from hermes_sessions.storage.postgresql.migrations import MIGRATIONS as POSTGRESQL
 
     steps = {"mysql": MYSQL, "postgresql": POSTGRESQL}[database]
     return {step.name: [normalised(sql) for sql in step.statements] for step in steps}

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import gate as gates
+from hermes_sessions.storage.sqlite import writer_gate as gates
 from hermes_sessions.storage.sqlite.connection import SQLiteOptions
-from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+from hermes_sessions.storage.sqlite.writer_gate import WriterGate
 
 #: No run of the tests ever waits that long; a shorter one could end a wait on a busy machine.
 PATIENT = 120.0
@@ -298,7 +298,7 @@ def write_for_long(path: str) -> None:
 
 def hold_gate(path: str) -> None:
     """Have a turn at the gate, without writing, until told."""
-    gate = Gate(f"{path}.gate")
+    gate = WriterGate(f"{path}.gate")
     assert gate.enter(float("inf"))
     say("inside")
     listen()
@@ -306,7 +306,7 @@ def hold_gate(path: str) -> None:
 
 def try_gate(path: str) -> None:
     """Try to get a turn at the gate, first without patience, then with."""
-    gate = Gate(f"{path}.gate")
+    gate = WriterGate(f"{path}.gate")
     assert not gate.enter(0.0)
     say("kept out")
     listen()
@@ -323,7 +323,7 @@ def wait_at_gate(path: str) -> None:
 
     gates.time.sleep = nap
     gates.PATIENCE = PATIENT
-    assert Gate(f"{path}.gate").enter(float("inf"))
+    assert WriterGate(f"{path}.gate").enter(float("inf"))
     say("inside")
 
 

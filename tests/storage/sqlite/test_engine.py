@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from hermes_sessions import InvalidInput, SessionDB, StoreClosed, StoreLocked
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.engine import SQLiteEngine
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
@@ -115,12 +115,12 @@ class TestNewFile:
                 assert found[: len(columns)] == columns
             assert tx.all("SELECT version FROM schema_version") == [(11,)]
             ledger = [row[0] for row in tx.all("SELECT name FROM store_migrations")]
-        assert ledger == [step.name for step in schema.MIGRATIONS]
+        assert ledger == [step.name for step in migrations.MIGRATIONS]
 
     def test_marks_and_settings_of_the_file(self, db: SessionDB) -> None:
         with engine_of(db).reading_connection() as connection:
-            assert connection.pragma("application_id") == schema.APPLICATION_ID
-            assert connection.pragma("user_version") == schema.WRITER_LEVEL
+            assert connection.pragma("application_id") == migrations.APPLICATION_ID
+            assert connection.pragma("user_version") == migrations.WRITER_LEVEL
             assert connection.pragma("journal_mode") == "wal"
             assert connection.pragma("auto_vacuum") == 2
 

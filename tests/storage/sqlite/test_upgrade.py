@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from tests.fixtures.hermes import content, reader, stored
 from tests.fixtures.hermes.variants import (
     CYCLE,
@@ -139,11 +139,11 @@ def test_the_file_is_sound_afterwards(name: str, upgraded: Upgraded) -> None:
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
     assert rows(path, "PRAGMA foreign_key_check") == []
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
-    assert rows(path, "PRAGMA application_id") == [(schema.APPLICATION_ID,)]
-    assert rows(path, "PRAGMA user_version") == [(schema.WRITER_LEVEL,)]
+    assert rows(path, "PRAGMA application_id") == [(migrations.APPLICATION_ID,)]
+    assert rows(path, "PRAGMA user_version") == [(migrations.WRITER_LEVEL,)]
     assert rows(path, "SELECT version FROM schema_version") == [(11,)]
     assert rows(path, "SELECT name FROM store_migrations ORDER BY name") == [
-        (step.name,) for step in schema.MIGRATIONS
+        (step.name,) for step in migrations.MIGRATIONS
     ]
     assert rows(path, "SELECT COUNT(*) FROM messages") == [(len(before["messages"]),)]
 

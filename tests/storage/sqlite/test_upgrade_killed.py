@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from tests.fixtures.hermes import reader
 from tests.storage.sqlite import opener
 from tests.storage.sqlite.hermes_files import Everything, make, require_everything, version_in
@@ -55,7 +55,7 @@ def is_new(path: Path, before: Everything, scratch: Path) -> bool:
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    if mark == schema.APPLICATION_ID:
+    if mark == migrations.APPLICATION_ID:
         return True
     assert reader.read_everything(copy) == before
     return False

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.storage.sqlite import gate as gates
-from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite import writer_gate as gates
+from hermes_sessions.storage.sqlite.writer_gate import WriterGate
 from tests.storage.sqlite.other_process import OtherProcess, start
 
 FOREVER = float("inf")
@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gate(path: Path) -> Iterator[Gate]:
-    gate = Gate(f"{path}.gate")
+def gate(path: Path) -> Iterator[WriterGate]:
+    gate = WriterGate(f"{path}.gate")
     yield gate
     gate.close()
 
@@ -40,7 +40,7 @@ def holder(path: Path) -> Iterator[OtherProcess]:
         yield other
 
 
-def test_one_after_the_other(gate: Gate, holder: OtherProcess) -> None:
+def test_one_after_the_other(gate: WriterGate, holder: OtherProcess) -> None:
     assert not gate.enter(time.monotonic())
     holder.tell()
     holder.succeeded()
@@ -48,7 +48,7 @@ def test_one_after_the_other(gate: Gate, holder: OtherProcess) -> None:
     gate.leave()
 
 
-def test_a_turn_keeps_others_out(gate: Gate, path: Path) -> None:
+def test_a_turn_keeps_others_out(gate: WriterGate, path: Path) -> None:
     assert gate.enter(FOREVER)
     with start("try_gate", path) as other:
         assert other.said() == "kept out"
@@ -76,7 +76,7 @@ def test_processes_enter_in_the_order_of_arrival(holder: OtherProcess, path: Pat
 
 
 def test_a_turn_lasts_for_some_time(
-    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "TURN", FOREVER)
     monkeypatch.setattr(gates, "MAX_WRITES_PER_TURN", 1)
@@ -89,7 +89,7 @@ def test_a_turn_lasts_for_some_time(
 
 
 def test_a_turn_lasts_for_some_writes_however_slow_they_are(
-    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "TURN", 0.0)
     monkeypatch.setattr(gates, "MAX_WRITES_PER_TURN", 3)
@@ -105,7 +105,7 @@ def test_a_turn_lasts_for_some_writes_however_slow_they_are(
 
 
 def test_after_a_turn_others_come_first(
-    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "LONGEST_TURN", 0.0)
     assert gate.enter(FOREVER)
@@ -120,7 +120,7 @@ def test_after_a_turn_others_come_first(
 
 
 def test_others_enter_while_a_turn_is_not_used(
-    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "LONGEST_TURN", FOREVER)
     assert gate.enter(FOREVER)
@@ -130,7 +130,7 @@ def test_others_enter_while_a_turn_is_not_used(
         assert not gate.enter(time.monotonic())
 
 
-def test_others_are_noticed(gate: Gate, path: Path) -> None:
+def test_others_are_noticed(gate: WriterGate, path: Path) -> None:
     assert not gate.is_crowded()
     with start("hold_gate", path) as other:
         assert other.said() == "inside"
@@ -142,13 +142,13 @@ def test_others_are_noticed(gate: Gate, path: Path) -> None:
         assert other.said() == "inside"
 
 
-def test_the_death_of_a_process_ends_its_turn(gate: Gate, holder: OtherProcess) -> None:
+def test_the_death_of_a_process_ends_its_turn(gate: WriterGate, holder: OtherProcess) -> None:
     holder.kill()
     assert gate.enter(FOREVER)
 
 
 def test_a_stopped_process_costs_one_wait_and_then_moments(
-    gate: Gate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "PATIENCE", 0.02)
     monkeypatch.setattr(gates, "STUCK_GATE_TIMEOUT", 0.0)
@@ -166,7 +166,7 @@ def test_a_stopped_process_costs_one_wait_and_then_moments(
 
 
 def test_little_patience_does_not_make_a_gate_stuck(
-    gate: Gate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not gate.enter(time.monotonic())
     monkeypatch.setattr(gates, "STUCK_GATE_TIMEOUT", 0.0)
@@ -176,7 +176,7 @@ def test_little_patience_does_not_make_a_gate_stuck(
 
 
 def test_a_wait_that_timed_out_blocks_no_process(
-    gate: Gate, holder: OtherProcess, path: Path
+    gate: WriterGate, holder: OtherProcess, path: Path
 ) -> None:
     """A process that gave up leaves no byte locked."""
     assert not gate.enter(time.monotonic())
@@ -187,7 +187,7 @@ def test_a_wait_that_timed_out_blocks_no_process(
 
 
 def test_an_interrupted_wait_blocks_no_process(
-    gate: Gate, holder: OtherProcess, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: WriterGate, holder: OtherProcess, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -203,14 +203,14 @@ def test_an_interrupted_wait_blocks_no_process(
         assert other.said() == "inside"
 
 
-def test_leaving_without_a_turn_does_nothing(gate: Gate) -> None:
+def test_leaving_without_a_turn_does_nothing(gate: WriterGate) -> None:
     gate.leave()
     assert gate.enter(FOREVER)
     gate.leave()
     gate.leave()
 
 
-def test_it_can_be_closed_and_used_again(gate: Gate, path: Path) -> None:
+def test_it_can_be_closed_and_used_again(gate: WriterGate, path: Path) -> None:
     assert gate.enter(FOREVER)
     gate.close()
     gate.close()
@@ -219,7 +219,7 @@ def test_it_can_be_closed_and_used_again(gate: Gate, path: Path) -> None:
     assert gate.enter(FOREVER)
 
 
-def test_its_file_is_private_and_empty(gate: Gate, path: Path) -> None:
+def test_its_file_is_private_and_empty(gate: WriterGate, path: Path) -> None:
     old = os.umask(0)
     try:
         assert gate.enter(FOREVER)
@@ -243,7 +243,7 @@ def test_without_a_file_there_are_no_turns(
         # Opened and closed by the gate, it would take SQLite's locks with it.
         path.touch()
         place.symlink_to(path)
-    gate = Gate(str(place))
+    gate = WriterGate(str(place))
     with caplog.at_level(logging.WARNING):
         assert not gate.enter(FOREVER)
         assert not gate.enter(FOREVER)
@@ -253,7 +253,7 @@ def test_without_a_file_there_are_no_turns(
 
 
 def test_no_gate() -> None:
-    gate = Gate(None)
+    gate = WriterGate(None)
     assert not gate.enter(FOREVER)
     gate.leave()
     gate.close()

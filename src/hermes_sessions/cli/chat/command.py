@@ -112,7 +112,7 @@ def chat(
     from hermes_sessions.cli.chat.controller import CLOSED, ChatController
     from hermes_sessions.cli.chat.prompt import can_prompt
     from hermes_sessions.cli.chat.repl import ChatRepl
-    from hermes_sessions.cli.chat.slash_commands import TerminalCommands
+    from hermes_sessions.cli.chat.slash_command_handlers import TerminalCommands
     from hermes_sessions.config import load_settings
 
     is_conversation = query is None and sys.stdin.isatty()

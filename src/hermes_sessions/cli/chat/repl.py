@@ -14,7 +14,7 @@ from hermes_sessions.errors import ConversationHeld, HermesSessionsError
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.chat.controller import ChatController
-    from hermes_sessions.cli.chat.slash_commands import TerminalCommands
+    from hermes_sessions.cli.chat.slash_command_handlers import TerminalCommands
     from hermes_sessions.cli.console import Console
     from hermes_sessions.config.settings import Settings
 

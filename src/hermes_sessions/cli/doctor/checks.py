@@ -11,15 +11,21 @@ from hermes_sessions.agent.chat_spool import ChatSpool, chat_spool_directory, ch
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.care.doctor.access_checks import ACCESS_CHECKS
-from hermes_sessions.storage.care.doctor.activity_checks import ACTIVITY_CHECKS
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.environment_checks import (
     BACKUPS,
+    CLOCK_CHECKS,
     ENVIRONMENT_CHECKS,
     INSTALLATION_CHECKS,
 )
-from hermes_sessions.storage.care.doctor.integrity_checks import PAGES, READABILITY_CHECKS, SEARCH
+from hermes_sessions.storage.care.doctor.integrity_checks import (
+    PAGES,
+    READABILITY_CHECKS,
+    REMOVED_LOG,
+    SEARCH,
+)
 from hermes_sessions.storage.care.doctor.report import Finding, Fix, OpenStore
+from hermes_sessions.storage.care.doctor.stalled_work_checks import STALLED_WORK_CHECKS
 from hermes_sessions.storage.spool import spool_status
 
 
@@ -78,4 +84,12 @@ QUICK: Final = (
     *_SPOOLS,
     *BACKUPS,
 )
-ALL: Final = (*QUICK, *ACTIVITY_CHECKS, *SEARCH, *INSTALLATION_CHECKS, *PAGES)
+ALL: Final = (
+    *QUICK,
+    *CLOCK_CHECKS,
+    *STALLED_WORK_CHECKS,
+    *REMOVED_LOG,
+    *SEARCH,
+    *INSTALLATION_CHECKS,
+    *PAGES,
+)

@@ -22,7 +22,7 @@ from hermes_sessions.storage.care.erasure.file_places import (
 from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
 NAME: Final = "input history"
@@ -37,7 +37,7 @@ class InputHistory:
     name = NAME
     needs_rows = True
 
-    def __init__(self, store: Store, file: Path) -> None:
+    def __init__(self, store: StoreContext, file: Path) -> None:
         self._store = store
         self._file = file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes_sessions.config.keys import derive_keys
+from hermes_sessions.config.derived_keys import derive_keys
 from hermes_sessions.config.reference import reference_table
 from hermes_sessions.gateway.platforms.registry import find_spec
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pymysql
 
-from hermes_sessions.storage.mysql import message_append, schema
+from hermes_sessions.storage.mysql import message_append, migrations
 from hermes_sessions.storage.mysql.connection_options import (
     options_from_settings,
     options_from_url,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 from collections.abc import Sequence
 
-from hermes_sessions.storage.mysql.schema import ascii_lower
+from hermes_sessions.storage.mysql.migrations import ascii_lower
 
 # The SQL dialect of this server.
 
@@ -191,7 +191,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
 
     def _make_current(self, connections: Connections, lent: ServerSession) -> int:
         with lent.answers.allowing(MIGRATION_SECONDS):
-            return schema.make_current(
+            return migrations.make_current(
                 lent,
                 may_write=not self._options.read_only,
                 back_up=partial(self._back_up_first, connections),
@@ -199,7 +199,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
 
     @property
     def _migrations(self) -> tuple[Migration, ...]:
-        return schema.MIGRATIONS
+        return migrations.MIGRATIONS
 
     # ── units of work ─────────────────────────────────────────────────────────────────────────
 
@@ -290,8 +290,8 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         mark = secrets.token_hex(4)
         made, former = f"search_documents_made_{mark}", f"search_documents_former_{mark}"
         self._apart(
-            schema.SEARCH_INDEX,
-            schema.SEARCH_INDEX.replace("search_documents (", f"{made} (", 1),
+            migrations.SEARCH_INDEX,
+            migrations.SEARCH_INDEX.replace("search_documents (", f"{made} (", 1),
             f"RENAME TABLE search_documents TO {former}, {made} TO search_documents",
             f"DROP TABLE {former}",
         )
@@ -352,7 +352,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
             session = connections.apart(self._options.lock_timeout)
             try:
                 with session.answers.allowing(MIGRATION_SECONDS):
-                    return schema.finish(session, partial(self._back_up_first, connections))
+                    return migrations.finish(session, partial(self._back_up_first, connections))
             finally:
                 connections.give_back(session)
         except pymysql.Error as error:

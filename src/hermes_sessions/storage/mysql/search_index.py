@@ -21,7 +21,7 @@ import pymysql
 
 from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.mysql.error_translation import number_of
-from hermes_sessions.storage.mysql.schema import INSERT_SENTINEL, SENTINEL_WORD
+from hermes_sessions.storage.mysql.migrations import INSERT_SENTINEL, SENTINEL_WORD
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (

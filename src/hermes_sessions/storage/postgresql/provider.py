@@ -10,7 +10,7 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from hermes_sessions.errors import StoreClosed
-from hermes_sessions.storage.postgresql import message_append, schema
+from hermes_sessions.storage.postgresql import message_append, migrations
 from hermes_sessions.storage.postgresql.connection_options import (
     options_from_settings,
     options_from_url,
@@ -132,7 +132,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
 
     def _make_current(self, connections: Connections, lent: psycopg.Connection) -> int:
         with connections.answers_on(lent).allowing(MIGRATION_SECONDS):
-            return schema.make_current(
+            return migrations.make_current(
                 lent,
                 self._options.schema,
                 may_write=not self._options.read_only,
@@ -141,7 +141,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
 
     @property
     def _migrations(self) -> tuple[Migration, ...]:
-        return schema.MIGRATIONS
+        return migrations.MIGRATIONS
 
     # ── units of work ─────────────────────────────────────────────────────────────────────────
 
@@ -249,7 +249,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         connection = self._borrow(connections, None)
         try:
             with connections.answers_on(connection).allowing(MIGRATION_SECONDS):
-                taken = schema.finish(
+                taken = migrations.finish(
                     connection, self._options.schema, partial(self._back_up_first, connections)
                 )
         except psycopg.Error as error:

@@ -18,7 +18,7 @@ from typing import Final
 import psycopg
 
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.storage.postgresql.schema import (
+from hermes_sessions.storage.postgresql.migrations import (
     INDEX_LOCK,
     INSERT_SENTINEL,
     SEARCH_INDEX,

@@ -22,7 +22,7 @@ from hermes_sessions.storage.repositories.new_message import prepare
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 _MICROSECOND = 1e-6
 
@@ -30,7 +30,7 @@ _MICROSECOND = 1e-6
 class Continuations:
     """Sessions that continue summarised ones; each is created in one transaction."""
 
-    def __init__(self, store: Store, on_change: Callable[[int], None]) -> None:
+    def __init__(self, store: StoreContext, on_change: Callable[[int], None]) -> None:
         """*on_change* is called with the number of stored messages, after the commit."""
         self._store = store
         self._on_change = on_change
@@ -108,7 +108,7 @@ def _next_title(tx: WriteTransaction, title: str) -> str:
 class CompressionLocks:
     """The rows of ``compression_locks``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def acquire(self, session_id: str, holder: str, ttl_seconds: float) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
 from hermes_sessions.model.lineage import SUBAGENT
-from hermes_sessions.storage.batched_work import run_in_batches
+from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.derived_columns import settle
@@ -41,7 +41,7 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     unsettled_conversations,
 )
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING, hide
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import MaintenanceReport, SessionSummary
@@ -76,7 +76,7 @@ Progress = Callable[[int], None]
 class Deletion:
     """Deletes sessions and runs automatic maintenance."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
         self._meta = Meta(store)
 
@@ -252,7 +252,9 @@ class _Gone:
         self.unfinished = False
 
 
-def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: float) -> _Gone:
+def _prune_step(
+    tx: WriteTransaction, store: StoreContext, waiting: list[str], cutoff: float
+) -> _Gone:
     gone = _Gone()
     messages = 0
     held = leased_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
@@ -308,7 +310,7 @@ def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | No
     return [row[0] for row in rows]
 
 
-def _doom(store: Store, session_id: str, tx: WriteTransaction) -> list[str]:
+def _doom(store: StoreContext, session_id: str, tx: WriteTransaction) -> list[str]:
     """Begin to delete a visible session and its subagents; return their ids."""
     require_no_hold(tx, [session_id])
     require_free(tx, store, [session_id, *subagents_of(tx, session_id)])

@@ -28,7 +28,7 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
@@ -42,7 +42,7 @@ _DOCUMENTED: Final = 11
 
 
 def settle(
-    store: Store,
+    store: StoreContext,
     *,
     limit: int | None = None,
     patience: float | None = None,
@@ -77,7 +77,7 @@ def settle(
         handled += len(noted)
 
 
-def _last_note(store: Store) -> int:
+def _last_note(store: StoreContext) -> int:
     """Return the highest note number, or 0 without notes."""
 
     def highest(tx: ReadTransaction) -> int:
@@ -92,7 +92,7 @@ def _last_note(store: Store) -> int:
         return store.provider.write(highest)
 
 
-def _settling(store: Store, session_ids: list[str]) -> Callable[[WriteTransaction], None]:
+def _settling(store: StoreContext, session_ids: list[str]) -> Callable[[WriteTransaction], None]:
     def work(tx: WriteTransaction) -> None:
         done: set[str] = set()
         for session_id in session_ids:
@@ -128,7 +128,7 @@ _MEMBER: Final = (
 
 
 def _settle_family(
-    tx: WriteTransaction, store: Store, session_id: str, wanted: Collection[str]
+    tx: WriteTransaction, store: StoreContext, session_id: str, wanted: Collection[str]
 ) -> set[str]:
     """Settle a session with its whole family; return the members that are in *wanted*."""
     family = _family(tx, session_id)
@@ -188,7 +188,7 @@ def _family(tx: ReadTransaction, session_id: str) -> _Members:
     return found
 
 
-def _locked(tx: WriteTransaction, store: Store, family: _Members) -> bool:
+def _locked(tx: WriteTransaction, store: StoreContext, family: _Members) -> bool:
     """Lock all members until commit; return False if another transaction has locked one of them."""
     for_update = store.provider.dialect.for_update
     if not for_update:

@@ -27,7 +27,7 @@ from hermes_sessions.storage.repositories.rows import (
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
 from hermes_sessions.storage.session_import.run import ImportRun
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, names_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _TITLE: Final = EXPORTED_SESSION_COLUMNS.index("title")
 class ExportImport:
     """Exports and imports sessions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def export(self, session_id: str) -> ExportedSession | None:

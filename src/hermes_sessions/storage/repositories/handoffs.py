@@ -11,7 +11,7 @@ from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     session_record,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import HandoffState, SessionRecord
@@ -34,7 +34,7 @@ class Handoffs:
     Every change is one statement, so that exactly one of several rivals succeeds.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def request(self, session_id: str, platform: str) -> bool:

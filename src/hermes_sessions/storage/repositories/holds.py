@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from hermes_sessions.errors import InvalidInput, OnHold
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import VISIBLE
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import HoldRecord
@@ -25,7 +25,7 @@ _CHUNK: Final = 500
 class Holds:
     """See `SessionDB.hold_session`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def put(self, session_id: str, reason: str) -> bool:
@@ -75,7 +75,7 @@ class Holds:
         return [cast("HoldRecord", dict(zip(names, row, strict=True))) for row in rows]
 
 
-def conversations_on_hold(tx: ReadTransaction, store: Store) -> set[str]:
+def conversations_on_hold(tx: ReadTransaction, store: StoreContext) -> set[str]:
     """Return the conversations that nothing may delete."""
     if not _exist(store):
         return set()
@@ -125,6 +125,6 @@ def _conversation(tx: ReadTransaction, session_id: str) -> str | None:
     return row[0] if row else None
 
 
-def _exist(store: Store) -> bool:
+def _exist(store: StoreContext) -> bool:
     """Return whether the store has the table; an older store that is only read may lack it."""
     return not store.provider.read_only or STEP not in store.provider.steps().waiting

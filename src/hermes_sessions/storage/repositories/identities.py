@@ -15,7 +15,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.lane import normalise_identifier
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # Erasure needs the author of each message in rooms that several users share.
 
@@ -33,7 +33,7 @@ class Author(NamedTuple):
 
 
 def note_author(
-    tx: WriteTransaction, store: Store, author: Author, *, fence: int | None = None
+    tx: WriteTransaction, store: StoreContext, author: Author, *, fence: int | None = None
 ) -> None:
     """Record the author of a message, unless one is recorded. With *fence*, do nothing if that
     token no longer holds the session, because its message is refused, too.
@@ -67,7 +67,7 @@ class Identities:
     """
 
     def __init__(
-        self, store: Store, also_known: Callable[[str], Iterable[str]] | None = None
+        self, store: StoreContext, also_known: Callable[[str], Iterable[str]] | None = None
     ) -> None:
         self._store = store
         self._also_known = also_known

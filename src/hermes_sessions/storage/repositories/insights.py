@@ -25,7 +25,7 @@ from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories.rows import VISIBLE, Record, scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import InsightsReport
@@ -54,7 +54,7 @@ _SESSION: Final = (
 class Insights:
     """Reports on how the store was used."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def report(

@@ -19,7 +19,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories import lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
@@ -65,7 +65,7 @@ class Lanes:
     two keys, the likelier one that has a lane is used.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._dialect = store.provider.dialect
 
     # ── one ───────────────────────────────────────────────────────────────────────────────────

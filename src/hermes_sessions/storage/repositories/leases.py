@@ -32,7 +32,7 @@ from hermes_sessions.storage.host_processes import (
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.rows import VISIBLE
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # ``sessions.fence`` is the same in all rows of a chain: the token of its lease, or NULL. A write
 # compares it in the statement that it needs anyway. Only a refused write calls this module, to
@@ -130,7 +130,9 @@ def holder_has_ended(tx: ReadTransaction, process_id: str | None) -> bool:
     return registered.host == host_name() and not is_running(registered)
 
 
-def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Chain, LeaseRow]:
+def lock_lease(
+    tx: WriteTransaction, store: StoreContext, session_id: str
+) -> tuple[Chain, LeaseRow]:
     """Lock the lease of the session's chain until commit; return the chain and the lease.
 
     Raises:
@@ -181,7 +183,7 @@ def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
 
 
 def release_expired_lease_or_raise(
-    tx: WriteTransaction, store: Store, session_id: str, fence: int | None
+    tx: WriteTransaction, store: StoreContext, session_id: str, fence: int | None
 ) -> None:
     """Release the lease that refuses a write if it expired or its holder has ended; else raise.
 
@@ -206,7 +208,9 @@ def release_expired_lease_or_raise(
         free_chain(tx, chain)
 
 
-def lock_session(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
+def lock_session(
+    tx: WriteTransaction, store: StoreContext, session_id: str, fence: int | None
+) -> None:
     """Lock a session's row until commit, for a writer with this token. Does nothing if the session
     does not exist.
 
@@ -229,7 +233,7 @@ def lock_session(tx: WriteTransaction, store: Store, session_id: str, fence: int
         release_expired_lease_or_raise(tx, store, session_id, fence)
 
 
-def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str]) -> None:
+def require_free(tx: WriteTransaction, store: StoreContext, session_ids: Iterable[str]) -> None:
     """Make sure that these sessions are not leased, until commit.
 
     Raises:
@@ -239,7 +243,7 @@ def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str])
         lock_session(tx, store, session_id, None)
 
 
-def release_expired_leases(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
+def release_expired_leases(tx: WriteTransaction, store: StoreContext, conversation_id: str) -> None:
     """Release the leases of a conversation that expired or whose holder has ended."""
     for (chain_id,) in tx.all(
         "SELECT DISTINCT chain_id FROM sessions WHERE conversation_id = ? AND fence IS NOT NULL",
@@ -303,7 +307,7 @@ class HeldBy(NamedTuple):
 class Leases:
     """The rows of ``leases``, and the fences in the rows of their sessions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def take(
@@ -427,7 +431,7 @@ class Leases:
 
 
 def require_lease(
-    tx: WriteTransaction, store: Store, chain_id: str, session_id: str, token: int
+    tx: WriteTransaction, store: StoreContext, chain_id: str, session_id: str, token: int
 ) -> None:
     """Make sure, until commit, that a token holds its chain.
 

@@ -17,7 +17,7 @@ from hermes_sessions.storage.repositories.rows import (
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes, settled_read
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionRecord
@@ -29,7 +29,7 @@ _EDGES_PER_QUERY = 500
 class Lineage:
     """Queries about related sessions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def tip_of(self, session_id: str) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
-from hermes_sessions.storage.batched_work import run_in_batches
+from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 #: A plain message; one that needs its own turn; a command; a continuation after an interruption.
 Kind = Literal["message", "queue", "command", "resume"]
@@ -94,7 +94,7 @@ class PendingCommand(NamedTuple):
 class Mailbox:
     """The rows of ``mailbox``. Methods with a write transaction expect a locked lane."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def put(

@@ -38,7 +38,7 @@ from hermes_sessions.storage.repositories.rows import (
     names,
     scope_condition,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import MessageRecord
@@ -130,7 +130,9 @@ _MICROSECOND: Final = 1e-6
 class Messages:
     """The rows of ``messages``."""
 
-    def __init__(self, store: Store, on_change: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, store: StoreContext, on_change: Callable[[int], None] = lambda _: None
+    ) -> None:
         """*on_change* is called after the commit, with the number of stored messages, or 1 after a
         removal.
         """
@@ -265,7 +267,7 @@ _ALL: Final = 2**62
 
 def append_prepared(
     tx: WriteTransaction,
-    store: Store,
+    store: StoreContext,
     session_id: str,
     messages: Sequence[NewMessage],
     fence: int | None,
@@ -304,7 +306,7 @@ def append_prepared(
 
 def _reserve_ordinals(
     tx: WriteTransaction,
-    store: Store,
+    store: StoreContext,
     session_id: str,
     messages: Sequence[NewMessage],
     fence: int | None,
@@ -362,7 +364,7 @@ def _reserve_ordinals(
 
 
 def _stored_external_ids(
-    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+    tx: WriteTransaction, store: StoreContext, session_id: str, messages: Sequence[NewMessage]
 ) -> dict[str, int]:
     wanted = {m.external_id for m in messages if m.external_id is not None}
     if not wanted:

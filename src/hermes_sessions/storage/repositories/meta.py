@@ -6,13 +6,13 @@ from typing import Any
 
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 
 class Meta:
     """The rows of ``state_meta``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def find(self, key: str) -> str | None:

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.errors import NotFound
-from hermes_sessions.storage.batched_work import run_in_batches
+from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # A draft is the message that shows an answer while it is written. Its outbox row is not sent again.
 # It lets the process that continues a dead process's turn replace that message instead of starting
@@ -32,7 +32,7 @@ _OWN_TIME: Final = 5.0
 class Drafts:
     """The drafts of one namespace; a turn has at most one."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(self, store: StoreContext, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
         self._outbox = Outbox(store, namespace)
@@ -196,7 +196,7 @@ class NewReply(NamedTuple):
 class Outbox:
     """The rows of ``outbox`` in one namespace."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(self, store: StoreContext, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 
 class Process(NamedTuple):
@@ -39,7 +39,7 @@ _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM processes"
 class Processes:
     """The rows of ``processes``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def register(

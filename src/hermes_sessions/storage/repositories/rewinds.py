@@ -14,7 +14,7 @@ from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     message_record,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import REWINDS, names_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _COLUMNS: Final = names_of(REWINDS, "given", "shown")
 class Rewinds:
     """The rows of ``rewinds`` and the messages they hide."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def rewind(self, session_id: str, message_id: int, *, fence: int | None) -> RewindResult:

@@ -14,7 +14,7 @@ from hermes_sessions.storage.repositories.stale_sessions import settle_first
 from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.search.executor import SearchExecutor, SearchRequest, Sort
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.text.query.filters import HAS_VALUES, SearchConditions
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ _DOCUMENTED: Final = (
 class Search:
     """Answers searches and maintains the index."""
 
-    def __init__(self, store: Store, on_backlog: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, store: StoreContext, on_backlog: Callable[[int], None] = lambda _: None
+    ) -> None:
         """*on_backlog* is called after a search with the number of messages not yet indexed."""
         self._store = store
         self._maintenance = IndexMaintenance(store, store.provider.search_index)

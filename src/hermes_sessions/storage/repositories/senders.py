@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.storage.provider import Row, WriteTransaction
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 Status = Literal["pending", "allowed", "blocked"]
 
@@ -62,7 +62,7 @@ class Sender(NamedTuple):
 class Senders:
     """The rows of ``senders`` in one namespace."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(self, store: StoreContext, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 

@@ -16,7 +16,7 @@ from hermes_sessions.storage.repositories.rows import (
     scope_condition,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_rows
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import RecentSession, SessionListing, StoreStats
@@ -42,7 +42,7 @@ _EVERYTHING: Final = 2**62
 class SessionLists:
     """Lists and counts of sessions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def rich(

@@ -28,7 +28,7 @@ from hermes_sessions.storage.repositories.rows import (
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionRecord
@@ -61,7 +61,7 @@ _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 class Sessions:
     """Single rows of ``sessions``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def create(

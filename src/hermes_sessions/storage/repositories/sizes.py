@@ -17,7 +17,7 @@ from hermes_sessions.model.retention import CLASSES, SessionClass, retention_cla
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, MESSAGE_VALUES
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SpaceReport, SpaceShare, StoreSizes
@@ -35,7 +35,7 @@ _SHARE_OF_TEXTS: Final = 0.5
 class Sizes:
     """Measures what takes up space."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def of_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:

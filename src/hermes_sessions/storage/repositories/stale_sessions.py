@@ -25,7 +25,7 @@ from hermes_sessions.storage.provider import (
     bulk_insert,
 )
 from hermes_sessions.storage.reader_upkeep import STEP_SECONDS, run_before_read
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 #: Sessions that a reader settles before it reads.
 _FOR_A_READER: Final = 200
@@ -36,7 +36,7 @@ _ANY: Final = "SELECT seq FROM stale_sessions LIMIT 1"
 
 
 @contextmanager
-def settled_read(store: Store) -> Iterator[ReadTransaction]:
+def settled_read(store: StoreContext) -> Iterator[ReadTransaction]:
     """Open a read transaction with derived columns brought up to date.
 
     It hardly waits for writers: sessions that cannot be settled at once, or that a read-only handle
@@ -59,7 +59,7 @@ def settled_read(store: Store) -> Iterator[ReadTransaction]:
         yield tx
 
 
-def settled_rows(store: Store, select: str, source: str, params: Params) -> list[Row]:
+def settled_rows(store: StoreContext, select: str, source: str, params: Params) -> list[Row]:
     """Return the rows of one query as `settled_read` sees them; *source* is its part from FROM on.
     The query itself checks for notes, which saves a round trip to a server on every list.
     """
@@ -73,7 +73,7 @@ def settled_rows(store: Store, select: str, source: str, params: Params) -> list
         return tx.all(f"{select} {source}", params)
 
 
-def has_notes(store: Store) -> bool:
+def has_notes(store: StoreContext) -> bool:
     """Return whether other programs changed sessions whose derived columns are not settled yet."""
     try:
         with store.provider.read() as tx:
@@ -82,7 +82,7 @@ def has_notes(store: Store) -> bool:
         return False  # No such table: an older store, or another program dropped it.
 
 
-def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:
+def settle_first(store: StoreContext, *, limit: int | None = _FOR_A_READER) -> None:
     """Settle up to *limit* noted sessions, all with None, unless other writers block, the store
     cannot commit now, or this handle is read-only. The others stay noted.
     """

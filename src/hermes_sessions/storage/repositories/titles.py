@@ -16,7 +16,7 @@ from hermes_sessions.storage.repositories.rows import (
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionRecord
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Titles:
     """The ``title`` column and its rules."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def set(self, session_id: str, title: str | None) -> bool:

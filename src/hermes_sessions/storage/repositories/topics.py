@@ -14,7 +14,7 @@ from hermes_sessions.storage.provider import Params, ReadTransaction, WriteTrans
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionSummary, TopicBinding
@@ -49,7 +49,7 @@ _SELECT: Final = (
 class Topics:
     """The rows of ``topic_modes`` and ``topics``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
         self._meta = Meta(store)
 

@@ -17,7 +17,7 @@ from hermes_sessions.storage.repositories.rows import (
     message_record,
     scope_condition,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import (
@@ -33,7 +33,7 @@ _SHOWN = "session_id = ? AND active = 1"
 class MessageWindows:
     """Messages around a search hit; the cost does not depend on the length of the transcript."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def around(
@@ -163,7 +163,7 @@ _NO_LIMIT: Final = 2**62
 class TranscriptReplay:
     """Replay of transcripts."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def load(self, session_id: str, *, include_ancestors: bool) -> list[ConversationMessage]:

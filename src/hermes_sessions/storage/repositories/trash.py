@@ -16,7 +16,7 @@ from hermes_sessions.storage.repositories.rows import (
 )
 from hermes_sessions.storage.repositories.stale_sessions import settle_first, settled_read
 from hermes_sessions.storage.repositories.titles import free_variant
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import TrashedSession
@@ -28,7 +28,7 @@ DELETION_PENDING = 0
 class Trash:
     """Archives, pins, trashes and restores sessions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def set_archived(self, session_id: str, *, archived: bool) -> bool:

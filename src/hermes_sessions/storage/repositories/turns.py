@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.batched_work import run_in_batches
+from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import Lease, require_lease
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 _OLD_TURNS: Final = (
     "FROM turns t LEFT JOIN processes p ON p.id = t.process_id "
@@ -31,7 +31,7 @@ _OLD_PROCESSES: Final = (
 class TurnRecovery:
     """Queries over ``processes``, ``turns`` and ``lanes`` together."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def processes_with_unfinished_turns(self, namespace: str) -> list[str]:
@@ -129,7 +129,7 @@ _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM turns"
 class Turns:
     """The rows of ``turns``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def start(

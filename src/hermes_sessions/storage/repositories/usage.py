@@ -9,7 +9,7 @@ from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sessions import Sessions
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import USAGE, given, names_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ USAGE_COLUMNS: Final = names_of(USAGE, "given")
 class Usage:
     """Counters of ``sessions`` and the rows of ``session_model_usage``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
         self._sessions = Sessions(store)
 

@@ -15,6 +15,7 @@ from typing import Final
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
 from hermes_sessions.storage.search.answer import COUNT_LIMIT, SearchReport
+from hermes_sessions.storage.search.hit_builder import MatchedMessage, load_messages
 from hermes_sessions.storage.search.index_maintenance import IndexLag
 from hermes_sessions.storage.search.index_port import (
     Candidates,
@@ -23,7 +24,6 @@ from hermes_sessions.storage.search.index_port import (
     SearchIndex,
     every_message,
 )
-from hermes_sessions.storage.search.snippet_builder import MatchedMessage, load_messages
 from hermes_sessions.storage.search.sql_conditions import (
     SQLCondition,
     after_key,

@@ -35,11 +35,11 @@ from hermes_sessions.storage.search.candidate_reader import (
     CandidateReader,
     Key,
 )
+from hermes_sessions.storage.search.hit_builder import MatchedMessage, build_hits
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.search.index_port import IndexDamaged, SearchIndex
-from hermes_sessions.storage.search.snippet_builder import MatchedMessage, build_hits
 from hermes_sessions.storage.search.sql_conditions import SQLCondition, as_sql, scope_as_sql
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.text.query.filters import SearchConditions, read_filters
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import (
@@ -124,7 +124,7 @@ class SearchExecutor:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreContext,
         index: SearchIndex,
         maintenance: IndexMaintenance,
         on_backlog: Callable[[int], None] = lambda _: None,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.storage.batched_work import MAX_WORK_SECONDS, StallDetector, stuck_message
+from hermes_sessions.storage.batches import MAX_WORK_SECONDS, StallDetector, stuck_message
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
     ReadTransaction,
@@ -28,7 +28,7 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.repositories.rows import names
 from hermes_sessions.storage.search.index_port import IndexDamaged, IndexDocument, SearchIndex
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.text.token_encoder import document
 from hermes_sessions.text.tokenizer import SEGMENTER_VERSION
 
@@ -125,7 +125,7 @@ _WORK: Final = "Updating the search index"
 class IndexMaintenance:
     """Reads the state of the index and updates, merges and rebuilds it."""
 
-    def __init__(self, store: Store, index: SearchIndex) -> None:
+    def __init__(self, store: StoreContext, index: SearchIndex) -> None:
         self._store = store
         self._index = index
         self._has_mark = store.provider.dialect.ids_in_order

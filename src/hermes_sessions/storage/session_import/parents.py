@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, Final
 
 from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
-from hermes_sessions.storage.batched_work import stuck_message
+from hermes_sessions.storage.batches import stuck_message
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.repositories.leases import require_free
 from hermes_sessions.storage.repositories.lineage import ancestors_of, place_family
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.session_import.incoming_session import IncomingSession
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
@@ -138,7 +138,7 @@ class AttachOutcome(Enum):
     CIRCLE = "its parent descends from the child"
 
 
-def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> AttachOutcome:
+def tie(tx: WriteTransaction, store: StoreContext, edge: IncomingEdge) -> AttachOutcome:
     """Set the parent of a stored session; call `place_attached` afterwards.
 
     Raises:

@@ -36,7 +36,7 @@ from hermes_sessions.storage.session_import.writer import (
     begin,
     finish,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import ImportReport
@@ -141,7 +141,7 @@ class IdPlan:
         """
         return self._shifts.get(session_id, self._fresh), self._fresh
 
-    def reserve(self, tx: WriteTransaction, store: Store, session_id: str) -> None:
+    def reserve(self, tx: WriteTransaction, store: StoreContext, session_id: str) -> None:
         """Raise the generated ids above all ids to write, before the first messages are written, so
         that concurrent appends do not take them. Set `reserved` after the commit.
         """
@@ -165,7 +165,7 @@ _SESSIONS_PER_STEP: Final = 50
 class ImportRun:
     """One import. Its records must be iterable twice."""
 
-    def __init__(self, store: Store, *, leave_out_invalid: bool) -> None:
+    def __init__(self, store: StoreContext, *, leave_out_invalid: bool) -> None:
         """An invalid record refuses the whole import, unless *leave_out_invalid* reports it."""
         self._store = store
         self._leave_out_invalid = leave_out_invalid
@@ -413,7 +413,9 @@ def _add_part(job: _Job, begun: WriteState, span: range, tx: WriteTransaction) -
 class _Ties:
     """Attaches the sessions of one transaction, and collects those that wait for a parent."""
 
-    def __init__(self, store: Store, waiting_before: Mapping[str, list[IncomingEdge]]) -> None:
+    def __init__(
+        self, store: StoreContext, waiting_before: Mapping[str, list[IncomingEdge]]
+    ) -> None:
         self._store = store
         self._waiting_before = waiting_before
         self._tied: list[IncomingEdge] = []

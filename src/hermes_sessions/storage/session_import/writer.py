@@ -25,7 +25,7 @@ from hermes_sessions.storage.session_import.incoming_session import (
     IncomingMessage,
     IncomingSession,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import REWINDS
 
 _MESSAGE_ROW: Final = (
@@ -72,7 +72,7 @@ class WriteState:
 
 def begin(
     tx: WriteTransaction,
-    store: Store,
+    store: StoreContext,
     incoming: IncomingSession,
     standing: ComparisonResult,
     shifts: Sequence[int],
@@ -174,7 +174,7 @@ def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
 
 
 def _write_rewinds(
-    tx: WriteTransaction, store: Store, incoming: IncomingSession, begun: WriteState
+    tx: WriteTransaction, store: StoreContext, incoming: IncomingSession, begun: WriteState
 ) -> None:
     """Insert missing rewinds, and set the time of restore of stored ones."""
     rewinds = incoming.rewinds or ()
@@ -283,7 +283,7 @@ def _message_row(
 
 def finish(
     tx: WriteTransaction,
-    store: Store,
+    store: StoreContext,
     incoming: IncomingSession,
     standing: ComparisonResult,
     begun: WriteState,
@@ -341,7 +341,7 @@ def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:
     tx.run("UPDATE sessions SET extra = ? WHERE id = ?", (extra, incoming.id))
 
 
-def _write_usage(tx: WriteTransaction, store: Store, incoming: IncomingSession) -> None:
+def _write_usage(tx: WriteTransaction, store: StoreContext, incoming: IncomingSession) -> None:
     columns = ("session_id", "route_key", *USAGE_COLUMNS)
     counted = [name for name in USAGE_COLUMNS if name not in (*ROUTE_COLUMNS, "task", "first_at")]
     upsert = store.provider.dialect.upsert(

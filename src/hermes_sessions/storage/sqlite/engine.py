@@ -49,7 +49,6 @@ from hermes_sessions.storage.sqlite.fork_safety import (
     drop_inherited_locks,
     forked_while_in_use,
 )
-from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.ofd_locks import install
 from hermes_sessions.storage.sqlite.reader_pool import (
     KEPT_IDLE,
@@ -59,6 +58,7 @@ from hermes_sessions.storage.sqlite.reader_pool import (
 )
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.wal_guard import WalGuard, has_neighbour
+from hermes_sessions.storage.sqlite.writer_gate import WriterGate
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sqlite.sqlite3_lock import Sqlite3Lock
@@ -92,7 +92,7 @@ class SQLiteEngine:
         #: Number of providers of this process that use the engine; maintained by them.
         self.handles = 0
         self._immutable = immutable
-        self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
+        self._gate = WriterGate(f"{path}.gate" if gated and path != MEMORY else None)
         self._identity = FileIdentity(None if path == MEMORY else path, immutable=immutable)
         has_log = path != MEMORY and options.journal == "wal" and not immutable
         self._guard = WalGuard(path) if has_log else None

@@ -20,7 +20,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions, open_connection
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.file_access import lock_holders, process_name
-from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite.writer_gate import WriterGate
 
 # Excluding other programs from a damaged file while it is copied and replaced.
 #
@@ -101,7 +101,7 @@ def lock_file(path: Path, patience: float, *, to_replace: bool) -> Iterator[Lock
     """
     deadline = Deadline()
     deadline.start(patience)
-    gate = Gate(f"{path}.gate" if Path(f"{path}.gate").exists() else None)
+    gate = WriterGate(f"{path}.gate" if Path(f"{path}.gate").exists() else None)
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
     with translated(str(path)):
         file = apsw.VFSFile("", str(path), [flags, 0])
@@ -254,7 +254,7 @@ def exclusive_access(
     Raises:
         StoreLocked: others had the file open until the deadline; it was not changed.
     """
-    gate = Gate(f"{path}.gate" if gated else None)
+    gate = WriterGate(f"{path}.gate" if gated else None)
     try:
         gate.enter(deadline.at)
         taken = _wait_for_exclusive_access(path, options, deadline, still_needed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hermes_sessions.storage.file_care import FileCare, HermesExport, HermesSchema
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
-from hermes_sessions.storage.sqlite.schema import TABLES_QUERY
+from hermes_sessions.storage.sqlite.migrations import TABLES_QUERY
 
 if TYPE_CHECKING:
     from hermes_sessions.errors import StoreError

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 import apsw
 
 from hermes_sessions.errors import StoreCorrupt
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 
 # A file without tables where a store used to be is an emptied store, not a new one.
 #
-# Writers of a store take turns at a gate (`gate.py`), a file beside the store that the first write
-# after table creation makes. Creating a new store removes a stale gate before the file exists. So a
-# file without tables that has a gate once had tables. To avoid mistaking a store that is just being
-# created for an emptied one, look for the gate first.
+# Writers of a store take turns at a gate (`writer_gate.py`), a file beside the store that the first
+# write after table creation makes. Creating a new store removes a stale gate before the file
+# exists. So a file without tables that has a gate once had tables. To avoid mistaking a store that
+# is just being created for an emptied one, look for the gate first.
 
 
 class StoreEmptied(StoreCorrupt):
@@ -93,7 +93,7 @@ class FileKind(NamedTuple):
 
 def identify_file(connection: apsw.Connection) -> FileKind:
     """Identify the open file without changing it."""
-    if connection.pragma("application_id") == schema.APPLICATION_ID:
+    if connection.pragma("application_id") == migrations.APPLICATION_ID:
         return FileKind(FileType.OURS, int(connection.pragma("user_version")))
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return FileKind(FileType.EMPTY)
@@ -103,13 +103,13 @@ def identify_file(connection: apsw.Connection) -> FileKind:
             return FileKind(FileType.OTHER)
     if (steps := _steps_of_ours(connection)) is not None:
         # The dump lost the required level; unknown migrations mean that a newer version wrote it.
-        is_known = steps <= {step.name for step in schema.MIGRATIONS}
-        return FileKind(FileType.UNMARKED, schema.WRITER_LEVEL + (0 if is_known else 1))
+        is_known = steps <= {step.name for step in migrations.MIGRATIONS}
+        return FileKind(FileType.UNMARKED, migrations.WRITER_LEVEL + (0 if is_known else 1))
     version = _stated_version(connection)
     if version is None:
         return FileKind(FileType.OTHER)
     return FileKind(
-        FileType.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else FileType.LATER, version
+        FileType.DOCUMENTED if version <= migrations.DOCUMENTED_VERSION else FileType.LATER, version
     )
 
 
@@ -122,7 +122,7 @@ def _steps_of_ours(connection: apsw.Connection) -> set[str] | None:
     if "name" not in {row[0] for row in found}:
         return None
     steps = {str(row[0]) for row in connection.execute("SELECT name FROM store_migrations")}
-    return steps if schema.MIGRATIONS[0].name in steps else None
+    return steps if migrations.MIGRATIONS[0].name in steps else None
 
 
 def _stated_version(connection: apsw.Connection) -> int | None:

@@ -32,7 +32,7 @@ from hermes_sessions.storage.file_inspection import (
     UnfinishedWrite,
 )
 from hermes_sessions.storage.provider import MigrationSteps
-from hermes_sessions.storage.sqlite import file_access, schema
+from hermes_sessions.storage.sqlite import file_access, migrations
 from hermes_sessions.storage.sqlite.connection import wal_size
 from hermes_sessions.storage.sqlite.error_translation import translate
 from hermes_sessions.storage.sqlite.file_identity import FileIdentity
@@ -134,10 +134,10 @@ class FileInspection:
     def steps(self) -> MigrationSteps:
         """Return the migrations of the tables; one is pending if the layout is older."""
         if self.file_kind.kind is not FileType.OURS:
-            return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], ())
+            return MigrationSteps.of([(step.name, False) for step in migrations.MIGRATIONS], ())
         with self._translated():
             taken = applied_migrations(self._connection)
-        return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
+        return MigrationSteps.of([(step.name, False) for step in migrations.MIGRATIONS], taken)
 
     @property
     def is_empty(self) -> bool:
@@ -163,14 +163,14 @@ class FileInspection:
         """Whether this version must not write it."""
         kind, version = self.file_kind
         is_ours = kind in (FileType.OURS, FileType.UNMARKED)
-        return kind is FileType.LATER or (is_ours and version > schema.WRITER_LEVEL)
+        return kind is FileType.LATER or (is_ours and version > migrations.WRITER_LEVEL)
 
     def foreign_version(self) -> int | None:
         """Return ``schema_version`` if it is above that of this product, otherwise None."""
         with self.read() as tx:
             row = tx.one("SELECT MAX(version) FROM schema_version")
         stated = int(row[0] or 0) if row else 0
-        return stated if stated > schema.DOCUMENTED_VERSION else None
+        return stated if stated > migrations.DOCUMENTED_VERSION else None
 
     # Damage
 

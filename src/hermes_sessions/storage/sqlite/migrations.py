@@ -1,4 +1,4 @@
-"""The triggers of a SQLite store, and its ordered migrations.
+"""The ordered migrations of a SQLite store, its triggers, and the ledger of what was applied.
 
 Tables and columns carry the documented names, in the documented order, with ours after them.
 ``schema_version`` says 11, the documented layout that scripts know. Beside it stand our own marks:
@@ -14,6 +14,7 @@ The tables are declared in ``storage/tables.py``; ``table_ddl.py`` renders them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -302,3 +303,29 @@ MIGRATIONS: Final = (
     Migration("0008_changes", lambda _: _REPLACED_TRIGGERS + change_notes() + NOTE_ALL),
     *map(_declared, COLUMN_STEPS),
 )
+
+
+def record_migration(connection: apsw.Connection, name: str) -> None:
+    """Record, in the open transaction, that a migration was applied."""
+    connection.execute(
+        "INSERT INTO store_migrations (name, applied_at) VALUES (?, ?)", (name, time.time())
+    )
+
+
+def apply_migration(connection: apsw.Connection, step: Migration) -> None:
+    """Apply and record one migration in the open transaction."""
+    connection.execute(step.sql(connection))
+    record_migration(connection, step.name)
+
+
+def apply_pending_migrations(connection: apsw.Connection) -> None:
+    """Apply all pending migrations in the open transaction."""
+    applied = applied_migrations(connection)
+    for step in MIGRATIONS:
+        if step.name not in applied:
+            apply_migration(connection, step)
+
+
+def applied_migrations(connection: apsw.Connection) -> set[str]:
+    """Return the names of the applied migrations."""
+    return {row[0] for row in connection.execute("SELECT name FROM store_migrations")}

@@ -22,7 +22,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import file_access, schema
+from hermes_sessions.storage.sqlite import file_access, migrations
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     SQLiteOptions,
@@ -274,8 +274,8 @@ def _require_acceptable(
     if file_kind.kind is FileType.LATER:
         raise SchemaRefused(
             f"{path} was written by a later Hermes (schema version {file_kind.version}, this "
-            f"program upgrades up to {schema.DOCUMENTED_VERSION}); it was not changed. To read it "
-            f"and copy everything into a new store, run: hermes sessions import {path}"
+            f"program upgrades up to {migrations.DOCUMENTED_VERSION}); it was not changed. To read "
+            f"it and copy everything into a new store, run: hermes sessions import {path}"
         )
     if options.read_only and file_kind.kind is not FileType.OURS:
         raise StoreReadOnly(
@@ -283,11 +283,11 @@ def _require_acceptable(
             f"it was opened read-only. Open it once for writing, as its owner."
         )
     is_ours = file_kind.kind in (FileType.OURS, FileType.UNMARKED)
-    if is_ours and file_kind.version > schema.WRITER_LEVEL and not options.read_only:
+    if is_ours and file_kind.version > migrations.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
             f"{path} was written by a newer Hermes Sessions (level {file_kind.version}, this "
-            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or "
-            f"open the store with read_only=True."
+            f"program knows {migrations.WRITER_LEVEL}); it was not changed. Update this program, "
+            f"or open the store with read_only=True."
         )
     return file_kind.kind
 
@@ -362,7 +362,7 @@ def _make_current(
 
 def _up_to_date(connection: apsw.Connection) -> bool:
     applied = applied_migrations(connection)
-    return all(step.name in applied for step in schema.MIGRATIONS)
+    return all(step.name in applied for step in migrations.MIGRATIONS)
 
 
 def _upgrade(real: str, deadline: Deadline, options: SQLiteOptions, *, gated: bool) -> None:
@@ -424,9 +424,9 @@ def _create(connection: apsw.Connection) -> bool:
     try:
         is_empty = identify_file(connection).kind is FileType.EMPTY
         if is_empty:
-            connection.pragma("application_id", schema.APPLICATION_ID)
-            connection.pragma("user_version", schema.WRITER_LEVEL)
-            for step in schema.MIGRATIONS:
+            connection.pragma("application_id", migrations.APPLICATION_ID)
+            connection.pragma("user_version", migrations.WRITER_LEVEL)
+            for step in migrations.MIGRATIONS:
                 apply_migration(connection, step)
         connection.execute("COMMIT")
     except BaseException:
@@ -440,9 +440,9 @@ def _mark(connection: apsw.Connection) -> None:
     """Restore the marks that a dump does not contain."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if identify_file(connection) == (FileType.UNMARKED, schema.WRITER_LEVEL):
-            connection.pragma("application_id", schema.APPLICATION_ID)
-            connection.pragma("user_version", schema.WRITER_LEVEL)
+        if identify_file(connection) == (FileType.UNMARKED, migrations.WRITER_LEVEL):
+            connection.pragma("application_id", migrations.APPLICATION_ID)
+            connection.pragma("user_version", migrations.WRITER_LEVEL)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -496,7 +496,7 @@ def _backed_up_first(
         tuple(sorted(applied_migrations(connection))),
         os.stat(real).st_size + wal_size(real),
         lambda: snapshot(connection),
-        schema.TABLES_QUERY,
+        migrations.TABLES_QUERY,
         copy_image,
     )
     return back_up_before_migration(

@@ -22,7 +22,7 @@ from hermes_sessions.storage.provider import (
     Space,
     WriteTransaction,
 )
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from hermes_sessions.storage.sqlite.connection import SQLiteOptions, wal_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.shared_engines import shared_engines
@@ -47,7 +47,7 @@ DIALECT: Final = Dialect(
     for_update="",
     max_params=30_000,
     ids_in_order=True,
-    tables_query=schema.TABLES_QUERY,
+    tables_query=migrations.TABLES_QUERY,
 )
 
 
@@ -298,7 +298,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
-        return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
+        return MigrationSteps.of([(step.name, False) for step in migrations.MIGRATIONS], taken)
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""

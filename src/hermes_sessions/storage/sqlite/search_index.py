@@ -28,7 +28,7 @@ from hermes_sessions.storage.search.sql_conditions import SQLCondition
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
-from hermes_sessions.storage.sqlite.schema import (
+from hermes_sessions.storage.sqlite.migrations import (
     CHANGE_NOTES_NAMES,
     NOTE_ALL,
     SEARCH_INDEX,

@@ -21,7 +21,7 @@ import apsw
 
 from hermes_sessions.errors import SchemaRefused, StoreCorrupt, StoreIOError
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from hermes_sessions.storage.sqlite.error_translation import translate, translated
 from hermes_sessions.storage.sqlite.file_access import create_private
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
@@ -203,10 +203,10 @@ def require_known_level(image: Path) -> None:
     """
     with opened_image(image) as connection:
         level = identify_file(connection).version
-    if level > schema.WRITER_LEVEL:
+    if level > migrations.WRITER_LEVEL:
         raise SchemaRefused(
             f"The store was written by a newer Hermes Sessions (level {level}, this program knows "
-            f"{schema.WRITER_LEVEL}). Update this program, then try again."
+            f"{migrations.WRITER_LEVEL}). Update this program, then try again."
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import apsw
 
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import migrations
 from hermes_sessions.storage.tables import (
     ALL_TABLES,
     MESSAGES,
@@ -121,18 +121,18 @@ def base_indexes() -> str:
 def base_tables() -> str:
     """Return the first migration."""
     created = _complete((SESSIONS, MESSAGES))
-    version = f"INSERT INTO schema_version (version) VALUES ({schema.DOCUMENTED_VERSION});"
+    version = f"INSERT INTO schema_version (version) VALUES ({migrations.DOCUMENTED_VERSION});"
     return f"{created}\n{side_tables()}\n{version}"
 
 
 def search_notes() -> str:
     """Return the tables and triggers beside the search index; running it recreates missing ones."""
-    return _complete(SEARCH_TABLES, unless_there=True) + schema.SEARCH_TRIGGERS
+    return _complete(SEARCH_TABLES, unless_there=True) + migrations.SEARCH_TRIGGERS
 
 
 def change_notes() -> str:
     """Return the table and triggers for changes by other programs; recreates missing ones."""
-    return _complete(STALE_TABLES, unless_there=True) + schema.CHANGE_TRIGGERS
+    return _complete(STALE_TABLES, unless_there=True) + migrations.CHANGE_TRIGGERS
 
 
 def step(name: str, connection: apsw.Connection) -> str:

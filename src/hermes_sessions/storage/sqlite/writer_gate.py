@@ -52,7 +52,7 @@ _NAP_BELOW: Final = 0.001
 _UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
-class Gate:
+class WriterGate:
     """One process at the gate of one store; used under the engine's write lock."""
 
     def __init__(self, path: str | None) -> None:

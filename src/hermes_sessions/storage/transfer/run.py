@@ -19,7 +19,7 @@ from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.session_import.parents import place_all_conversations
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.comparison import (
     Verdict,
@@ -226,7 +226,9 @@ class Transfer:
                 self._report.differences.append(Difference("sessions", what))
 
     def _index(self) -> int:
-        maintenance = IndexMaintenance(Store(self._target, time.time), self._target.search_index)
+        maintenance = IndexMaintenance(
+            StoreContext(self._target, time.time), self._target.search_index
+        )
         with self._target.read() as tx:
             lag = maintenance.lag(tx)
         self._start("Indexing", lag.pending + lag.titles)

@@ -1,10 +1,13 @@
-"""Checks of the surroundings: other products, backups, file system, permissions, leftovers."""
+"""Checks of the surroundings: other products, backups, file system, permissions, leftovers,
+clocks.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -16,7 +19,7 @@ from typing import Final, NamedTuple
 from hermes_sessions.config.paths import config_file_path
 from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, list_backups
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
-from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
+from hermes_sessions.storage.care.doctor.report import Finding, OpenStore, utc_text
 from hermes_sessions.storage.provider_registry import file_care
 from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
 
@@ -249,4 +252,83 @@ ENVIRONMENT_CHECKS: Final = (
     Check(("open-to-others",), _rights, needs="nothing"),
     Check(("disk-nearly-full",), _space, needs="nothing"),
     Check(("orphaned-files", "orphaned-log"), _left_behind, needs="nothing"),
+)
+
+
+# ── clocks ────────────────────────────────────────────────────────────────────────────────────
+
+
+#: Seconds by which clocks may differ without harm.
+_SKEW: Final = 10.0
+#: Seconds in the future that rounding cannot explain.
+_JUMP: Final = 300.0
+#: How many of the newest messages are checked.
+_NEWEST: Final = 1000
+
+
+def _jumps(subject: ExaminedStore) -> Iterable[Finding]:
+    limit = subject.clock() + _JUMP
+    with subject.read() as tx:
+        sessions = tx.one(
+            "SELECT COUNT(*), MAX(last_active) FROM sessions "
+            "WHERE last_active > ? OR started_at > ?",
+            (limit, limit),
+        )
+        newest = tx.one("SELECT MAX(id) FROM messages")
+        messages = tx.one(
+            "SELECT COUNT(*), MAX(timestamp) FROM messages WHERE id > ? AND timestamp > ?",
+            (int((newest and newest[0]) or 0) - _NEWEST, limit),
+        )
+        # Only this machine's processes: they wrote with the clock they are compared to.
+        processes = tx.one(
+            "SELECT COUNT(*), MAX(heartbeat_at) FROM processes "
+            "WHERE ended_at IS NULL AND heartbeat_at > ? AND host LIKE ?",
+            (limit, f"{socket.gethostname()}%"),
+        )
+    found = {
+        ("session", "sessions"): sessions,
+        ("message", "messages"): messages,
+        ("process", "processes"): processes,
+    }
+    parts = [
+        f"{row[0]} {one if row[0] == 1 else many}"
+        for (one, many), row in found.items()
+        if row and row[0]
+    ]
+    if parts:
+        latest = max(float(row[1]) for row in found.values() if row and row[0] and row[1])
+        yield Finding.of("clock-jump", f"{', '.join(parts)}, dated up to {utc_text(latest)}.")
+
+
+def _skew(subject: ExaminedStore) -> Iterable[Finding]:
+    if subject.server is not None:
+        with subject.read() as tx:
+            before = subject.clock()
+            row = tx.one(subject.server.clock)
+            after = subject.clock()
+        theirs = float(row[0]) if row else before
+        if not before - _SKEW <= theirs <= after + _SKEW:
+            ahead = theirs - after
+            yield Finding.of(
+                "clock-skew",
+                f"The server's clock is {abs(ahead):,.0f} s "
+                f"{'ahead of' if ahead > 0 else 'behind'} this machine's.",
+            )
+    with subject.read() as tx:
+        ahead_hosts = tx.all(
+            "SELECT host, MAX(heartbeat_at) FROM processes WHERE ended_at IS NULL "
+            "AND heartbeat_at > ? AND host NOT LIKE ? GROUP BY host ORDER BY host",
+            (subject.clock() + _SKEW, f"{socket.gethostname()}%"),
+        )
+    for host, beat in ahead_hosts:
+        name = str(host or "another machine").partition("#")[0]
+        seconds = float(beat) - subject.clock()
+        yield Finding.of(
+            "clock-skew", f"The clock of {name} is {seconds:,.0f} s ahead of this machine's."
+        )
+
+
+CLOCK_CHECKS: Final = (
+    Check(("clock-jump",), _jumps),
+    Check(("clock-skew",), _skew),
 )

@@ -1,16 +1,21 @@
-"""Checks of integrity: readable tables, sound pages, a sound and current search index."""
+"""Checks of integrity: readable tables, sound pages, a sound and current search index, a
+write-ahead log that was removed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
-from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
+from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore, utc_text
 from hermes_sessions.storage.care.health import State
+from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.file_inspection import Damage
 from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.provider_registry import file_care
 
 #: Unindexed messages that a search can scan without a noticeable delay.
 _BEHIND: Final = 10_000
@@ -145,10 +150,35 @@ def _catch_up(open_store: OpenStore) -> str:
     return f"Indexed {done['indexed']} messages and titles."
 
 
+def _removed_logs(subject: ExaminedStore) -> Iterable[Finding]:
+    with subject.read() as tx:
+        row = tx.one(
+            'SELECT value FROM state_meta WHERE "key" = ?', (file_care().removed_logs_key,)
+        )
+    match from_json(row[0] if row else None, None):
+        case {"count": int(count), "last": float(last)}:
+            times = "once" if count == 1 else f"{count:,} times"
+            yield Finding.of(
+                "removed-log",
+                f"{subject.path}-wal was removed while in use {times}, last on {utc_text(last)}.",
+                partial(_acknowledge, row[0] if row else None),
+            )
+
+
+def _acknowledge(note: str | None, open_store: OpenStore) -> str:
+    # Only this note: one written since then is not known to the user yet.
+    sql = 'DELETE FROM state_meta WHERE "key" = ? AND value = ?'
+    key = file_care().removed_logs_key
+    with open_store() as db:
+        db.store.provider.write(lambda tx: tx.run(sql, (key, note)))
+    return "Acknowledged. The doctor reports it if it happens again."
+
+
 READABILITY_CHECKS: Final = (Check(("damaged-page",), _readable),)
 SEARCH: Final = (
     Check(("damaged-search-index",), _search),
     Check(("index-behind",), _behind),
 )
+REMOVED_LOG: Final = (Check(("removed-log",), _removed_logs),)
 #: Uses all the time that is left, so it runs last.
 PAGES: Final = (Check(("damaged-page", "damaged-index"), _pages, needs="store"),)

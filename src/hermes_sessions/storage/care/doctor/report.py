@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -98,3 +99,11 @@ class Report:
         if self.problems:
             return 1
         return 2 if self.unknown else 0
+
+
+def utc_text(moment: float) -> str:
+    """Return a stored time as text; the store accepts any number, calendars do not."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+    except (OverflowError, ValueError, OSError):
+        return "an impossible date"

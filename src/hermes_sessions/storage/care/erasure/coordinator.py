@@ -24,7 +24,7 @@ from hermes_sessions.storage.care.erasure.row_removal import remove, scrub
 from hermes_sessions.storage.care.erasure.targets import ErasureSubject, ErasureTargets
 from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.repositories.stale_sessions import settle_first
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 DATABASE: Final = "database"
 _ID_BYTES: Final = 6
@@ -73,7 +73,7 @@ class Erasure:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreContext,
         places: Sequence[ErasurePlace] = (),
         *,
         random_hex: Callable[[int], str] = token_hex,

@@ -25,7 +25,7 @@ from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.row_removal import remove, scrub
 from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # Backups: the data is removed from each, so that the rest stays a valid backup.
 
@@ -147,7 +147,7 @@ def _known(provider: SessionDBProvider, backup: Backup, targets: ErasureTargets)
 
 
 def _erase(provider: SessionDBProvider, backup: Backup, targets: ErasureTargets) -> None:
-    store = Store(provider, time.time)
+    store = StoreContext(provider, time.time)
     remove(store, _meant(provider, backup, targets))
     # A pending receipt in a backup contains the ids.
     provider.write(lambda tx: tx.run("UPDATE erasures SET targets = NULL"))

@@ -17,7 +17,7 @@ from hermes_sessions.storage.care.erasure.targets import ErasureSubject, Erasure
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 Status = Literal["pending", "done"]
 
@@ -85,7 +85,7 @@ class ErasureReceipt:
 class ErasureReceipts:
     """The rows of ``erasures``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def begin(

@@ -26,7 +26,7 @@ from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # Removing all traces of deleted rows from the search index and the store's files.
 
@@ -37,7 +37,7 @@ INDEX = "search index"
 FILES = "store files"
 
 
-def scrub(store: Store, *, rebuild: bool = False) -> list[ErasureStep]:
+def scrub(store: StoreContext, *, rebuild: bool = False) -> list[ErasureStep]:
     """Remove deleted data from the index and the files, as far as possible now; return both steps.
 
     Never raises because of other processes: the step is then pending.
@@ -46,7 +46,7 @@ def scrub(store: Store, *, rebuild: bool = False) -> list[ErasureStep]:
         return [_index(store), _files(store, rebuild=rebuild)]
 
 
-def _index(store: Store) -> ErasureStep:
+def _index(store: StoreContext) -> ErasureStep:
     index = store.provider.search_index
     try:
         maintenance = IndexMaintenance(store, index)
@@ -62,7 +62,7 @@ def _index(store: Store) -> ErasureStep:
     return ErasureStep(INDEX)
 
 
-def _files(store: Store, *, rebuild: bool) -> ErasureStep:
+def _files(store: StoreContext, *, rebuild: bool) -> ErasureStep:
     try:
         remains = store.provider.scrub(rebuild=rebuild)
     except HermesSessionsError as error:
@@ -81,7 +81,7 @@ _BETWEEN: Final = "\x1f"
 _IMPORTED: Final = "sessions_json_imported:"
 
 
-def remove(store: Store, targets: ErasureTargets) -> Counts:
+def remove(store: StoreContext, targets: ErasureTargets) -> Counts:
     """Erase all *targets* from the database; return how many rows by kind were erased now."""
     write = store.provider.write
     removed: Counts = Counter()
@@ -104,7 +104,7 @@ def remove(store: Store, targets: ErasureTargets) -> Counts:
     return removed
 
 
-def fence_off(tx: WriteTransaction, store: Store, session_id: str) -> None:
+def fence_off(tx: WriteTransaction, store: StoreContext, session_id: str) -> None:
     """Take the session's chain from its lease holder, whose later writes are refused."""
     try:
         chain, _ = lock_lease(tx, store, session_id)
@@ -113,7 +113,7 @@ def fence_off(tx: WriteTransaction, store: Store, session_id: str) -> None:
     free_chain(tx, chain)
 
 
-def _close_lane(tx: WriteTransaction, store: Store, lane_id: int) -> Counts:
+def _close_lane(tx: WriteTransaction, store: StoreContext, lane_id: int) -> Counts:
     for_update = store.provider.dialect.for_update
     row = tx.one(f"SELECT session_id FROM lanes WHERE id = ?{for_update}", (lane_id,))
     if row is None:
@@ -128,7 +128,7 @@ def _close_lane(tx: WriteTransaction, store: Store, lane_id: int) -> Counts:
 
 
 def _mark_for_deletion(
-    tx: WriteTransaction, store: Store, session_ids: Iterable[str], targets: ErasureTargets
+    tx: WriteTransaction, store: StoreContext, session_ids: Iterable[str], targets: ErasureTargets
 ) -> Counts:
     """Begin to delete existing sessions, even leased ones.
 
@@ -194,7 +194,7 @@ def _leave_lanes(tx: WriteTransaction, session_id: str) -> Counts:
     return removed
 
 
-def _in_rooms(store: Store, targets: ErasureTargets) -> Counts:
+def _in_rooms(store: StoreContext, targets: ErasureTargets) -> Counts:
     removed: Counts = Counter()
     with store.provider.read() as tx:
         families = column(

@@ -18,7 +18,7 @@ from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, 
 from hermes_sessions.storage.repositories.identities import Author, note_author, stored_author
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
 from hermes_sessions.storage.repositories.messages import refresh_summary
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 Counts = Counter[str]
 
@@ -37,7 +37,7 @@ class _Member(NamedTuple):
 # Received messages
 
 
-def erase_received(tx: WriteTransaction, store: Store, targets: ErasureTargets) -> Counts:
+def erase_received(tx: WriteTransaction, store: StoreContext, targets: ErasureTargets) -> Counts:
     """Delete messages that a user sent to shared lanes, and the replies. A turn that is answering
     one is fenced off; messages of others in it wait for the next turn.
 
@@ -76,7 +76,7 @@ def _items(tx: ReadTransaction, targets: ErasureTargets) -> list[Any]:
 
 def _note_author(
     tx: WriteTransaction,
-    store: Store,
+    store: StoreContext,
     mark: str,
     lane_id: int,
     sessions: list[str],
@@ -94,7 +94,7 @@ def _note_author(
             note_author(tx, store, Author(session_id, mark, row[0], targets.ids[0]))
 
 
-def _end_turn(tx: WriteTransaction, store: Store, turn_id: int, now: float) -> None:
+def _end_turn(tx: WriteTransaction, store: StoreContext, turn_id: int, now: float) -> None:
     row = tx.one("SELECT session_id FROM turns WHERE id = ? AND ended_at IS NULL", (turn_id,))
     if row is None:
         return
@@ -117,7 +117,7 @@ def _end_turn(tx: WriteTransaction, store: Store, turn_id: int, now: float) -> N
 
 
 def erase_in_room(
-    tx: WriteTransaction, store: Store, conversation_id: str, targets: ErasureTargets
+    tx: WriteTransaction, store: StoreContext, conversation_id: str, targets: ErasureTargets
 ) -> Counts:
     """Erase a user's messages in all sessions of a shared conversation."""
     del store

@@ -25,7 +25,7 @@ from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.stale_sessions import unsettled_conversations
 from hermes_sessions.storage.repositories.trash import hide
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
@@ -40,7 +40,7 @@ OnProgress = Callable[[int], None]
 class RetentionEnforcer:
     """Retention of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreContext) -> None:
         self._store = store
 
     def plan(self, policies: RetentionPolicies | None) -> RetentionPlan:
@@ -114,7 +114,7 @@ class RetentionEnforcer:
         return gone
 
 
-def enforce_if_approved(store: Store) -> int:
+def enforce_if_approved(store: StoreContext) -> int:
     """Move sessions over the configured limits to the trash, if the limits were approved; return
     how many.
     """

@@ -25,7 +25,7 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     settle_first,
     unsettled_conversations,
 )
-from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.store_context import StoreContext
 
 # Reading the store, and applying the limits.
 
@@ -52,7 +52,7 @@ _COLUMNS: Final = (
 _Row = dict[str, Any]
 
 
-def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
+def make_plan(store: StoreContext, policies: RetentionPolicies) -> RetentionPlan:
     """Return what *policies* would remove now."""
     now = store.clock()
     cutoff = now - policies.close_after_days * _DAY
@@ -94,7 +94,7 @@ def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
     )
 
 
-def find_approval(store: Store) -> RetentionApproval | None:
+def find_approval(store: StoreContext) -> RetentionApproval | None:
     """Return the stored approval; None if there is none, or it cannot be read."""
     text = Meta(store).find(APPROVAL_KEY)
     try:
@@ -146,7 +146,7 @@ def _conversation(
 
 
 def _measured(
-    store: Store, conversations: Iterable[RetentionCandidate]
+    store: StoreContext, conversations: Iterable[RetentionCandidate]
 ) -> list[RetentionCandidate]:
     wanted = list(conversations)
     sizes = Sizes(store).of_sessions(one for member in wanted for one in member.sessions)

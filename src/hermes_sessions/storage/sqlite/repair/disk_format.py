@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
+from hermes_sessions.storage.sqlite.migrations import APPLICATION_ID
 
 # Repairing the first hundred bytes of a private copy, so that SQLite can read the rest.
 

@@ -10,9 +10,9 @@ import apsw
 from hermes_sessions.errors import ImportRefused, StoreError
 from hermes_sessions.storage.care.repair.report import FileFinding
 from hermes_sessions.storage.sqlite.file_kind import FileType, had_store, identify_file
+from hermes_sessions.storage.sqlite.migrations import APPLICATION_ID
 from hermes_sessions.storage.sqlite.read_only_file import is_database, reading
 from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted, rows_of
-from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
 from hermes_sessions.storage.sqlite.wal_files import WalState, inspect_wal
 
 #: Messages for a table with damaged texts.

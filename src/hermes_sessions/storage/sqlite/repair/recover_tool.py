@@ -19,7 +19,7 @@ from typing import IO, Final
 import apsw
 
 from hermes_sessions.errors import StoreIOError
-from hermes_sessions.storage.batched_work import MAX_WORK_SECONDS
+from hermes_sessions.storage.batches import MAX_WORK_SECONDS
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.repair.disk_format import carve_lengths
 from hermes_sessions.storage.sqlite.repair.row_file import LOST_AND_FOUND, LOST_COLUMNS, RowFile

@@ -15,6 +15,7 @@ from hermes_sessions.storage.care.repair.report import (
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite.hermes_database import import_database
+from hermes_sessions.storage.sqlite.migrations import APPLICATION_ID, DOCUMENTED_VERSION
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.repair import row_file
 from hermes_sessions.storage.sqlite.repair.disk_format import is_marked_as_ours
@@ -36,7 +37,6 @@ from hermes_sessions.storage.sqlite.repair.row_reader import (
     read_row_by_row,
     rows_lost,
 )
-from hermes_sessions.storage.sqlite.schema import APPLICATION_ID, DOCUMENTED_VERSION
 from hermes_sessions.storage.tables import TABLES_BY_STEP
 
 

@@ -10,7 +10,7 @@ import apsw
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import schema, table_ddl
+from hermes_sessions.storage.sqlite import migrations, table_ddl
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
@@ -146,12 +146,12 @@ def _count(connection: apsw.Connection) -> _Counts:
 def _set_marks(connection: apsw.Connection) -> None:
     connection.execute("DELETE FROM schema_version")
     connection.execute(
-        "INSERT INTO schema_version (version) VALUES (?)", (schema.DOCUMENTED_VERSION,)
+        "INSERT INTO schema_version (version) VALUES (?)", (migrations.DOCUMENTED_VERSION,)
     )
-    connection.pragma("application_id", schema.APPLICATION_ID)
-    connection.pragma("user_version", schema.WRITER_LEVEL)
+    connection.pragma("application_id", migrations.APPLICATION_ID)
+    connection.pragma("user_version", migrations.WRITER_LEVEL)
     # The conversion above equals the first migration.
-    record_migration(connection, schema.MIGRATIONS[0].name)
+    record_migration(connection, migrations.MIGRATIONS[0].name)
     apply_pending_migrations(connection)
     # All derived columns were computed just now.
     connection.execute("DELETE FROM stale_sessions")

@@ -11,7 +11,7 @@ import apsw
 
 from hermes_sessions.storage import tables
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import schema, table_ddl
+from hermes_sessions.storage.sqlite import migrations, table_ddl
 from hermes_sessions.storage.sqlite.row_scan import fetch, quoted
 
 logger = Logger(__name__)
@@ -86,7 +86,7 @@ def base_layout() -> Layout:
     """Return the layout that the first migration of a fresh store creates."""
     fresh = apsw.Connection(":memory:")
     try:
-        fresh.execute(schema.MIGRATIONS[0].sql(fresh))
+        fresh.execute(migrations.MIGRATIONS[0].sql(fresh))
         objects = fetch(
             fresh,
             "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
@@ -94,7 +94,7 @@ def base_layout() -> Layout:
         return Layout(
             tables={name: columns_of(fresh, name) for kind, name in objects if kind == "table"},
             indexes=tuple(name for kind, name in objects if kind == "index"),
-            triggers=schema.CHANGE_NOTES_NAMES,
+            triggers=migrations.CHANGE_NOTES_NAMES,
         )
     finally:
         fresh.close()
