@@ -52,7 +52,11 @@ HOMES = {
 }
 # The standard library's SQLite must never open a store: two SQLite libraries on one file in one
 # process drop each other's locks. Its error classes are part of the documented API, though.
-NAMES_SQLITE_ERRORS = {"hermes_sessions.errors", "hermes_state"}
+NAMES_SQLITE_ERRORS = {
+    "hermes_sessions.errors",
+    "hermes_sessions.drop_in.file_health",
+    "hermes_sessions.drop_in.journal_mode",
+}
 #: Keeps connections of the standard library out of a store by having one itself.
 USES_SQLITE = "hermes_sessions.storage.sqlite.sqlite3_lock"
 #: Functions outside of event loops that wait without a bound, and why they end all the same.
@@ -232,7 +236,8 @@ REGISTRY = "hermes_sessions.storage.provider_registry"
 #: Modules that name a provider, and why they may.
 NAMES_PROVIDERS = {
     "hermes_sessions.config.settings": "declares the names and the default",
-    "hermes_state": "the documented module is about SQLite: raw SQL and its schema version",
+    "hermes_sessions.drop_in.session_db": "raw SQL of callers is SQLite's",
+    "hermes_state": "the documented module exports SQLite's schema and its version",
 }
 
 

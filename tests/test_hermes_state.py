@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import hermes_sessions
@@ -41,7 +43,9 @@ class TestSurface:
         [
             *("SessionDB", "DEFAULT_DB_PATH", "SCHEMA_VERSION", "SCHEMA_SQL", "FTS_SQL"),
             *("FTS_TRIGRAM_SQL", "get_last_init_error", "_set_last_init_error"),
-            *("format_session_db_unavailable", "apply_wal_with_fallback"),
+            *("format_session_db_unavailable", "apply_wal_with_fallback", "AsyncSessionDB"),
+            *("_db_opens_cleanly", "repair_state_db_schema", "is_malformed_db_error"),
+            "workspace_key",
         ],
     )
     def test_every_name_is_there(self, name: str) -> None:
@@ -89,6 +93,24 @@ class TestSurface:
         with closing(SessionDB()) as db:
             assert db.db_path == tmp_path / "home" / "state.db"
 
+    def test_a_handle_for_reading(self, db: SessionDB, tmp_path: Path) -> None:
+        assert db.read_only is False
+        with closing(SessionDB(tmp_path / "state.db", True)) as reader:
+            assert reader.read_only is True
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                reader.set_meta("key", "value")
+        with pytest.raises(sqlite3.OperationalError):
+            SessionDB(db_path=tmp_path / "missing" / "state.db", read_only=True)
+        assert not (tmp_path / "missing").exists()
+
+    def test_the_file_of_a_home_stands_for_its_configured_store(self, tmp_path: Path) -> None:
+        (tmp_path / "config.yaml").write_text("sessiondb: {sqlite: {path: other.db}}")
+        with closing(SessionDB(tmp_path / "state.db")) as db:
+            assert db.db_path == tmp_path / "other.db"
+        assert not (tmp_path / "state.db").exists()
+        with closing(SessionDB(tmp_path / "another.db")) as db:
+            assert db.db_path == tmp_path / "another.db"
+
     def test_other_databases_have_no_connection_to_reach_for(self) -> None:
         with hermes_sessions.SessionDB(":memory:") as plain:
             for name in ("conn", "_conn", "connection", "_connection", "_lock"):
@@ -132,9 +154,7 @@ class TestInitErrors:
             "No store: OperationalError: no such table: sessions."
         )
 
-    @pytest.mark.parametrize(
-        "cause", ["locking protocol", "not authorized", "disk I/O error", "LOCKING PROTOCOL"]
-    )
+    @pytest.mark.parametrize("cause", ["locking protocol", "not authorized", "LOCKING PROTOCOL"])
     def test_a_sentence_with_a_hint(self, cause: str) -> None:
         hermes_state._set_last_init_error(f"OperationalError: {cause}")
         sentence = hermes_state.format_session_db_unavailable()
@@ -147,25 +167,39 @@ class TestInitErrors:
 class Connection:
     """A caller's connection whose file system cannot do what is asked."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, modes: Sequence[str] = ("delete",)) -> None:
         self.error = error
         self.statements: list[str] = []
+        #: What the file says each time; the last stays.
+        self.modes = list(modes)
 
-    def execute(self, sql: str) -> None:
+    def execute(self, sql: str) -> Connection:
         self.statements.append(sql)
         if sql.upper().endswith("WAL"):
             raise self.error
+        return self
+
+    def fetchone(self) -> tuple[str]:
+        return (self.modes.pop(0) if len(self.modes) > 1 else self.modes[0],)
+
+
+READ, WAL, DELETE = "PRAGMA journal_mode", "PRAGMA journal_mode=WAL", "PRAGMA journal_mode=DELETE"
 
 
 class TestWriteAheadLogging:
-    """Behaviour 89."""
+    """Behaviour 89, as of 0.19."""
 
     def test_where_it_is_possible(self, tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
             assert hermes_state.apply_wal_with_fallback(connection) == "wal"
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
-    @pytest.mark.parametrize("text", ["locking protocol", "not authorized", "disk I/O error"])
+    def test_a_file_that_has_it_is_left_alone(self) -> None:
+        connection = Connection(sqlite3.OperationalError("locking protocol"), ["WAL"])
+        assert hermes_state.apply_wal_with_fallback(connection) == "wal"
+        assert connection.statements == [READ]
+
+    @pytest.mark.parametrize("text", ["locking protocol", "not authorized"])
     def test_where_it_is_not(self, text: str, caplog: pytest.LogCaptureFixture) -> None:
         connection = Connection(sqlite3.OperationalError(text))
         label = f"{text}.db"
@@ -173,18 +207,123 @@ class TestWriteAheadLogging:
             for _ in range(2):
                 mode = hermes_state.apply_wal_with_fallback(connection, db_label=label)
                 assert mode == "delete"
-        assert [sql.rpartition("=")[2] for sql in connection.statements] == ["WAL", "DELETE"] * 2
+        assert connection.statements == [READ, WAL, READ, DELETE] * 2
         assert len([record for record in caplog.records if label in record.getMessage()]) == 1
 
-    def test_another_failure_is_raised(self) -> None:
-        connection = Connection(sqlite3.OperationalError("database is locked"))
-        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+    def test_a_file_that_another_connection_switched_is_not_switched_back(self) -> None:
+        connection = Connection(sqlite3.OperationalError("locking protocol"), ["delete", "wal"])
+        with pytest.raises(sqlite3.OperationalError, match="locking protocol"):
             hermes_state.apply_wal_with_fallback(connection)
-        assert len(connection.statements) == 1
+        assert connection.statements == [READ, WAL, READ]
+
+    @pytest.mark.parametrize("text", ["database is locked", "disk I/O error"])
+    def test_another_failure_is_raised(self, text: str) -> None:
+        connection = Connection(sqlite3.OperationalError(text))
+        with pytest.raises(sqlite3.OperationalError, match=text):
+            hermes_state.apply_wal_with_fallback(connection)
+        assert connection.statements == [READ, WAL]
 
     def test_an_error_of_ours_counts_as_one_of_sqlite(self) -> None:
         connection = Connection(errors.StoreUnavailable("locking protocol"))
         assert hermes_state.apply_wal_with_fallback(connection, db_label="ours") == "delete"
+
+
+class TestAsyncSessionDB:
+    def test_methods_are_coroutine_functions_in_other_threads(self, db: SessionDB) -> None:
+        wrapped = hermes_state.AsyncSessionDB(db)
+        assert wrapped._db is db
+        assert wrapped.db_path == db.db_path
+        assert wrapped.read_only is False
+        threads: set[int] = set()
+        db.probe = lambda: threads.add(threading.get_ident())  # type: ignore[attr-defined]
+
+        async def use() -> None:
+            assert await wrapped.set_session_title("s1", "Named") is True
+            assert await wrapped.get_session_title("s1") == "Named"
+            with pytest.raises(ValueError, match="100"):
+                await wrapped.set_session_title("s1", "x" * 101)
+            await wrapped.probe()
+
+        asyncio.run(use())
+        assert threads - {threading.get_ident()}
+
+    def test_unknown_names(self, db: SessionDB) -> None:
+        with pytest.raises(AttributeError, match="nonsense"):
+            hermes_state.AsyncSessionDB(db).nonsense()
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"git_repo_root": " /r ", "cwd": "/r/sub"}, "/r"),
+        ({"git_repo_root": " ", "cwd": " /w"}, "/w"),
+        ({"git_repo_root": None, "cwd": None}, None),
+        ({}, None),
+    ],
+)
+def test_the_workspace_of_a_session(row: dict[str, Any], key: str | None) -> None:
+    assert hermes_state.workspace_key(row) == key
+
+
+class TestFileHealth:
+    @pytest.mark.parametrize(
+        ("error", "is_malformed"),
+        [
+            (sqlite3.DatabaseError("Malformed database schema (x)"), True),
+            (sqlite3.OperationalError("database disk image is malformed"), True),
+            (sqlite3.DatabaseError("file is not a database"), False),
+            (ValueError("database disk image is malformed"), False),
+        ],
+    )
+    def test_malformed_errors(self, error: Exception, is_malformed: bool) -> None:
+        assert hermes_state.is_malformed_db_error(error) is is_malformed
+
+    def test_a_sound_store(self, db: SessionDB, tmp_path: Path) -> None:
+        path = tmp_path / "state.db"
+        assert hermes_state._db_opens_cleanly(path) is None
+        assert hermes_state.repair_state_db_schema(path) == {
+            "repaired": True,
+            "strategy": "already_healthy",
+            "backup_path": None,
+            "error": None,
+        }
+
+    def test_what_is_no_store(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.db"
+        missing = hermes_state.repair_state_db_schema(path)
+        assert missing["repaired"] is False
+        assert missing["error"] == f"{path} does not exist"
+        path.touch()
+        assert hermes_state._db_opens_cleanly(path) == "no such table: sessions"
+        path.write_bytes(b"this is not a database at all" * 40)
+        reason = hermes_state._db_opens_cleanly(path)
+        assert reason is not None
+        assert "does not start like a database" in reason
+        assert hermes_state.repair_state_db_schema(path)["repaired"] is False
+
+    def test_a_damaged_store_is_repaired_and_kept(self, db: SessionDB, tmp_path: Path) -> None:
+        path = tmp_path / "state.db"
+        db.close()
+        add_second_definition(path, "messages")
+        reason = hermes_state._db_opens_cleanly(path)
+        assert reason is not None
+        assert "malformed database schema" in reason
+        result = hermes_state.repair_state_db_schema(path)
+        assert (result["repaired"], result["strategy"], result["error"]) == (True, "salvage", None)
+        assert Path(result["backup_path"]).is_file()
+        assert hermes_state._db_opens_cleanly(path) is None
+        with closing(SessionDB(path)) as repaired:
+            assert [each["content"] for each in repaired.get_messages("s1")] == ["hello", "hi"]
+
+
+def add_second_definition(path: Path, table: str) -> None:
+    """Damage the schema of a file in a way that Hermes's users met."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+        connection.pragma("writable_schema", 1)
+        connection.execute(
+            "INSERT INTO sqlite_master SELECT * FROM sqlite_master WHERE name = ?", (table,)
+        )
 
 
 class TestSchema:
@@ -311,6 +450,8 @@ class TestRawSQL:
     def test_a_closed_store(self, db: SessionDB) -> None:
         db.close()
         db.close()
+        with pytest.raises(AttributeError, match="closed database"):
+            db.end_session("s1", "agent_close")
         with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
             db._conn.execute("SELECT 1")
         with pytest.raises(sqlite3.ProgrammingError, match="closed database"):

@@ -201,8 +201,8 @@ class FileCare(ABC):
         on_progress: Callable[[int], None] = lambda sessions: None,
     ) -> HermesExport:
         """Write all sessions of *db* that are not in the trash to a new file that released
-        versions of Hermes open: 0.13 for schema 11, 0.19 for schema 22. The file appears complete
-        and durable, or not at all.
+        versions of Hermes open: 0.13 for schema 11, 0.19 for schema 22. The file, which is
+        private to the user, appears complete and durable, or not at all.
 
         Raises:
             InvalidInput: *target* exists, or its directory does not.

@@ -51,7 +51,18 @@ def open_provider(
 
     from hermes_sessions.config import load_settings
 
-    settings = load_settings()
+    return open_configured(load_settings(), open_options)
+
+
+def open_configured(
+    settings: Settings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+) -> OpenedProvider:
+    """Open the store that *settings* configure.
+
+    Raises:
+        ConfigError: there is no such provider, or its section lacks something.
+        StoreError: the store cannot be opened.
+    """
     try:
         provider_class = find_provider(settings.sessiondb.provider)
     except InvalidInput as error:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RetentionPlan,
         RetentionResult,
     )
+    from hermes_sessions.storage.provider_registry import OpenedProvider
     from hermes_sessions.storage.records import (
         AnchoredView,
         ConversationMessage,
@@ -153,14 +154,13 @@ class SessionDB:
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
         from hermes_sessions.storage.missing_columns import reading_older
-        from hermes_sessions.storage.provider_registry import open_provider
         from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
 
         if max_message_bytes is not None:
             _require_limit(max_message_bytes)
         trash_days = find_retention = None
         if provider is None:
-            provider, configured_limit, trash_days, find_retention = open_provider(
+            provider, configured_limit, trash_days, find_retention = self._open(
                 db_path, OpenOptions(read_only, durability, lock_timeout)
             )
             max_message_bytes = max_message_bytes or configured_limit
@@ -173,6 +173,11 @@ class SessionDB:
             find_retention=find_retention,
         )
         self._background_indexer = BackgroundIndexer(self._index_what_waits)
+
+    def _open(self, db_path: str | Path | None, options: OpenOptions) -> OpenedProvider:
+        from hermes_sessions.storage.provider_registry import open_provider
+
+        return open_provider(db_path, options)
 
     @classmethod
     def from_url(

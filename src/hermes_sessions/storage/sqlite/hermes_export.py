@@ -22,6 +22,7 @@ from hermes_sessions.model.lineage import BRANCH, COMPRESSION, HANDOFF, SUBAGENT
 from hermes_sessions.storage.file_care import HermesExport, HermesSchema
 from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.sqlite.file_access import create_private
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -169,6 +170,7 @@ def export_database(
         raise InvalidInput(f"The directory {target.parent} does not exist. Create it first.")
     draft = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
+        create_private(draft)
         with closing(apsw.Connection(str(draft))) as connection:
             connection.execute("BEGIN")
             written = _Writer(connection, schema).write(db, on_progress)
