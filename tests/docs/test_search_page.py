@@ -23,6 +23,7 @@ def test_every_filter() -> None:
     rows = [line for line in section("Filters").splitlines() if line.startswith("|")]
     named = set(re.findall(r"`([a-z]+):", "\n".join(rows)))
     assert named == parser.FILTER_NAMES
+    assert f"`{parser.META}" in "\n".join(rows)
     values = set(re.findall(r"`has:([a-z_]+)`", section("Filters")))
     assert values == set(filters.HAS_VALUES)
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MaintenanceReport,
         MessageRecord,
         MessageWindow,
+        Metadata,
         ModelUsage,
         OptimizeResult,
         RecentSession,
@@ -151,6 +152,8 @@ class AsyncSessionDB(AsyncHandle):
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
@@ -165,6 +168,8 @@ class AsyncSessionDB(AsyncHandle):
             parent_session_id=parent_session_id,
             edge_kind=edge_kind,
             started_at=started_at,
+            metadata=metadata,
+            tags=tags,
             fence=fence,
         )
 
@@ -241,6 +246,36 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_next_title_in_lineage`."""
         return await self._call(self._db.get_next_title_in_lineage, base_title)
 
+    # ── tags and metadata ─────────────────────────────────────────────────────────────────────
+
+    async def add_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """See `SessionDB.add_tags`."""
+        return await self._call(self._db.add_tags, session_id, tags)
+
+    async def remove_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """See `SessionDB.remove_tags`."""
+        return await self._call(self._db.remove_tags, session_id, tags)
+
+    async def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """See `SessionDB.set_tags`."""
+        return await self._call(self._db.set_tags, session_id, tags)
+
+    async def list_tags(self, *, scope: Scope = OWNER) -> dict[str, int]:
+        """See `SessionDB.list_tags`."""
+        return await self._call(self._db.list_tags, scope=scope)
+
+    async def get_metadata(self, session_id: str, *, scope: Scope = OWNER) -> Metadata:
+        """See `SessionDB.get_metadata`."""
+        return await self._call(self._db.get_metadata, session_id, scope=scope)
+
+    async def set_metadata(self, session_id: str, metadata: Mapping[str, Any]) -> Metadata:
+        """See `SessionDB.set_metadata`."""
+        return await self._call(self._db.set_metadata, session_id, metadata)
+
+    async def update_metadata(self, session_id: str, changes: Mapping[str, Any]) -> Metadata:
+        """See `SessionDB.update_metadata`."""
+        return await self._call(self._db.update_metadata, session_id, changes)
+
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
     async def get_compression_tip(self, session_id: str) -> str:
@@ -307,6 +342,9 @@ class AsyncSessionDB(AsyncHandle):
         since: float | None = None,
         until: float | None = None,
         compact_rows: bool = False,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
         scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
@@ -326,6 +364,9 @@ class AsyncSessionDB(AsyncHandle):
             since=since,
             until=until,
             compact_rows=compact_rows,
+            tags=tags,
+            exclude_tags=exclude_tags,
+            metadata=metadata,
             scope=scope,
         )
 

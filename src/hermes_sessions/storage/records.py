@@ -9,6 +9,9 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 
 # Sessions
 
+#: Values that a caller keeps with a session, as a JSON object.
+Metadata = dict[str, Any]
+
 
 class SessionRecord(TypedDict):
     """One session; see docs/tables.md for what each column means."""
@@ -66,9 +69,10 @@ class SessionRecord(TypedDict):
     profile_name: str | None
     archived: int
     revision: int
-    #: JSON text, like the next one.
-    metadata: str | None
-    tags: str | None
+    #: Values of the caller; {} without any.
+    metadata: Metadata
+    #: Sorted; [] without any.
+    tags: list[str]
     workspace_id: str | None
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         MaintenanceReport,
         MessageRecord,
         MessageWindow,
+        Metadata,
         ModelUsage,
         OptimizeResult,
         RecentSession,
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.handoffs import Handoffs
     from hermes_sessions.storage.repositories.holds import Holds
     from hermes_sessions.storage.repositories.insights import Insights
+    from hermes_sessions.storage.repositories.label_conditions import LabelFilter
+    from hermes_sessions.storage.repositories.labels import Labels
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease, Leases
     from hermes_sessions.storage.repositories.lineage import Lineage
     from hermes_sessions.storage.repositories.messages import Messages
@@ -107,6 +110,7 @@ class SessionDB:
         "transcripts", "MessageWindows"
     )
     _titles: LazyRepository[Titles] = LazyRepository("titles", "Titles")
+    _labels: LazyRepository[Labels] = LazyRepository("labels", "Labels")
     _lineage: LazyRepository[Lineage] = LazyRepository("lineage", "Lineage")
     _session_lists: LazyRepository[SessionLists] = LazyRepository("session_lists", "SessionLists")
     _insights: LazyRepository[Insights] = LazyRepository("insights", "Insights")
@@ -257,6 +261,16 @@ class SessionDB:
             self._search.finish()
         self._provider.close()
 
+    @staticmethod
+    def _label_filter(
+        tags: Sequence[str], exclude_tags: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> LabelFilter | None:
+        if not (tags or exclude_tags or metadata):
+            return None
+        from hermes_sessions.storage.repositories.label_conditions import LabelFilter
+
+        return LabelFilter(tags, exclude_tags, metadata)
+
     def _noticed(self, messages: int) -> None:
         if messages:
             self._background_indexer.notify(messages)
@@ -284,19 +298,23 @@ class SessionDB:
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """Create a session if its id is new and return the id; without an id, make a new one.
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
-        parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
-        is a parent; unstated, it follows from how the parent ended. Without *user_id*, a
-        compression, branch or subagent from its parent's source gets its parent's user. Only the
+        parent, metadata, tags) are filled in. *edge_kind* (compression, branch, subagent, handoff)
+        says why there is a parent; unstated, it follows from how the parent ended. Without
+        *user_id*, a compression, branch or subagent from its parent's source gets its parent's
+        user. A continuation by compression without *metadata* or *tags* gets its parent's. Only the
         holder of a conversation can create its continuation by compression, which the same lease
         then covers: *fence* is the holder's token.
 
         Raises:
-            InvalidInput: the id, source or edge kind cannot be used, or the id is in the trash.
+            InvalidInput: the id, source, edge kind, metadata or a tag cannot be used, or the id is
+                in the trash.
             UnknownSession: the parent does not exist.
             StaleFence, ConversationHeld: it would continue a conversation that others hold.
         """
@@ -310,6 +328,8 @@ class SessionDB:
             parent_session_id=parent_session_id,
             edge_kind=edge_kind,
             started_at=started_at,
+            metadata=metadata,
+            tags=tags,
             fence=fence,
         )
 
@@ -404,6 +424,52 @@ class SessionDB:
         """
         return self._titles.next_in_family(base_title)
 
+    # ── tags and metadata ─────────────────────────────────────────────────────────────────────
+
+    def add_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """Add tags to a session and to the rest of its compression chain; return all its tags.
+
+        A tag is trimmed and its case is folded; it has at most 64 characters.
+
+        Raises:
+            UnknownSession: there is no such session.
+            InvalidInput: a tag is not valid, or the session would have more than 100.
+        """
+        return self._labels.add_tags(session_id, tags)
+
+    def remove_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """Remove tags from a session, like `add_tags`; return those that remain. A tag that the
+        session does not have is ignored.
+        """
+        return self._labels.remove_tags(session_id, tags)
+
+    def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+        """Replace all tags of a session, like `add_tags`; return them, sorted."""
+        return self._labels.set_tags(session_id, tags)
+
+    def list_tags(self, *, scope: Scope = OWNER) -> dict[str, int]:
+        """Return each tag and how many sessions have it, the most frequent first."""
+        return self._labels.count_tags(scope)
+
+    def get_metadata(self, session_id: str, *, scope: Scope = OWNER) -> Metadata:
+        """Return the metadata of a session; {} without any and for an unknown id."""
+        return self._labels.metadata(session_id, scope)
+
+    def set_metadata(self, session_id: str, metadata: Mapping[str, Any]) -> Metadata:
+        """Replace the metadata of a session and of the rest of its compression chain; return it.
+
+        Raises:
+            UnknownSession: there is no such session.
+            InvalidInput: it is not a JSON object, or is larger than 64 KiB.
+        """
+        return self._labels.set_metadata(session_id, metadata)
+
+    def update_metadata(self, session_id: str, changes: Mapping[str, Any]) -> Metadata:
+        """Overwrite the keys of *changes* in the metadata of a session, like `set_metadata`, and
+        keep the others; return all of it. The value None removes a key.
+        """
+        return self._labels.update_metadata(session_id, changes)
+
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
     def get_compression_tip(self, session_id: str) -> str:
@@ -476,6 +542,9 @@ class SessionDB:
         since: float | None = None,
         until: float | None = None,
         compact_rows: bool = False,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
         scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """Return sessions with ``preview`` and ``last_active``, newest activity first.
@@ -483,7 +552,8 @@ class SessionDB:
         One row per conversation thread: a compression chain is shown with its head's identity and
         its tip's state (then ``_lineage_root_id`` is the head's id), subagents are hidden,
         branches are shown. *limit* -1 means all. *since* and *until* bound the last activity.
-        *compact_rows* leaves the system prompt out.
+        *compact_rows* leaves the system prompt out. Listed sessions have all *tags*, none of the
+        *exclude_tags*, and all values of *metadata*.
         """
         return self._session_lists.rich(
             source=source,
@@ -500,6 +570,7 @@ class SessionDB:
             since=since,
             until=until,
             compact=compact_rows,
+            labels=self._label_filter(tags, exclude_tags, metadata),
             scope=scope,
         )
 

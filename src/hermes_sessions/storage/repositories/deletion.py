@@ -35,6 +35,7 @@ from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     Record,
     names,
+    session_values,
 )
 from hermes_sessions.storage.repositories.stale_sessions import (
     settle_first,
@@ -120,7 +121,7 @@ class Deletion:
                     f"AND {VISIBLE} ORDER BY started_at, id",
                     (conversation_id,),
                 )
-                records += [dict(zip(columns, row, strict=True)) for row in rows]
+                records += [session_values(columns, row) for row in rows]
         return cast("list[SessionSummary]", records)
 
     def prune(

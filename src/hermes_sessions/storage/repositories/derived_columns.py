@@ -26,8 +26,9 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.lineage import THREAD_COLUMNS, place_family
 from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
+from hermes_sessions.storage.repositories.rows import names
 from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
@@ -115,15 +116,13 @@ class _Member(NamedTuple):
     model_config: str | None
     end_reason: str | None
     ended_at: float | None
-    archived_at: float | None
-    pinned_at: float | None
     tip_id: str | None
 
 
 _Members = dict[str, _Member]
 _MEMBER: Final = (
     "SELECT id, parent_session_id, conversation_id, chain_id, edge_kind, started_at, source, "
-    "model_config, end_reason, ended_at, archived_at, pinned_at, tip_id FROM sessions"
+    "model_config, end_reason, ended_at, tip_id FROM sessions"
 )
 
 
@@ -290,12 +289,10 @@ def _tell_edge(tx: WriteTransaction, member: _Member, parent: _Member) -> None:
             return
         tx.run("UPDATE sessions SET edge_kind = ? WHERE id = ?", (kind, member.id))
     if kind == COMPRESSION and member.chain_id == member.id:
-        # A continuation of an archived or pinned thread is archived or pinned, too.
-        tx.run(
-            "UPDATE sessions SET archived_at = COALESCE(archived_at, ?), "
-            "pinned_at = COALESCE(pinned_at, ?) WHERE id = ?",
-            (parent.archived_at, parent.pinned_at, member.id),
-        )
+        thread = tx.one(f"SELECT {names(THREAD_COLUMNS)} FROM sessions WHERE id = ?", (parent.id,))
+        if thread is not None:
+            filled = ", ".join(f"{name} = COALESCE({name}, ?)" for name in THREAD_COLUMNS)
+            tx.run(f"UPDATE sessions SET {filled} WHERE id = ?", (*thread, member.id))
 
 
 def _roots(members: _Members) -> dict[str, str]:

@@ -23,6 +23,7 @@ from hermes_sessions.storage.repositories.rows import (
     decode_message,
     names,
     scope_condition,
+    session_values,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
@@ -114,7 +115,7 @@ def export_records(tx: ReadTransaction) -> Iterator[ExportedSession]:
 
 def export_record(tx: ReadTransaction, row: Row) -> ExportedSession:
     """Return the record of one session of `_SELECT_SESSIONS`."""
-    record = dict(zip(EXPORTED_SESSION_COLUMNS, row, strict=True))
+    record = session_values(EXPORTED_SESSION_COLUMNS, row)
     extra = record.pop("extra")
     if extra is not None:
         record["extra"] = from_json(extra, None)

@@ -22,6 +22,8 @@ from hermes_sessions.storage.store_context import StoreContext
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionRecord
 
+#: Columns that a continuation by compression has from the session that it continues.
+THREAD_COLUMNS = ("archived_at", "pinned_at", "metadata", "tags")
 _ORPHAN_AGE_SECONDS = 7 * 86400
 _EDGES_PER_QUERY = 500
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.model.scope import Scope
@@ -11,7 +11,7 @@ from hermes_sessions.storage.provider import Row, placeholders
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, given, names_of
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.records import MessageRecord, SessionRecord
+    from hermes_sessions.storage.records import MessageRecord, Metadata, SessionRecord
 
 
 def scope_condition(
@@ -57,6 +57,11 @@ STORED_FIELDS: Final = [*MESSAGE_FIELDS, "content_type"]
 VISIBLE: Final = "trashed_at IS NULL"
 
 
+def like_pattern(text: str) -> str:
+    """Return text escaped for LIKE with ``!`` as the escape character."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
 def names(columns: list[str] | tuple[str, ...], alias: str = "") -> str:
     """Return a column list for a SELECT, optionally of one table of a join."""
     prefix = f"{alias}." if alias else ""
@@ -69,7 +74,27 @@ SELECT_MESSAGE: Final = f"SELECT {names(MESSAGE_COLUMNS)}, content_type FROM mes
 
 def session_record(row: Row) -> SessionRecord:
     """Return the record for a row of `SELECT_SESSION`."""
-    return cast("SessionRecord", dict(zip(SESSION_COLUMNS, row, strict=True)))
+    return cast("SessionRecord", session_values(SESSION_COLUMNS, row))
+
+
+def session_values(columns: Iterable[str], row: Row) -> Record:
+    """Return the values of a row by column, a session's metadata and tags decoded."""
+    record = dict(zip(columns, row, strict=True))
+    record["metadata"] = decode_metadata(record["metadata"])
+    record["tags"] = decode_tags(record["tags"])
+    return record
+
+
+def decode_metadata(column: str | None) -> Metadata:
+    """Return the metadata in a column; {} when there is none or it cannot be read."""
+    value = from_json(column, None)
+    return value if isinstance(value, dict) else {}
+
+
+def decode_tags(column: str | None) -> list[str]:
+    """Return the tags in a column; [] when there are none or they cannot be read."""
+    value = from_json(column, None)
+    return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
 
 
 def message_record(row: Row) -> MessageRecord:

@@ -14,12 +14,14 @@ from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     names,
     scope_condition,
+    session_values,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_rows
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import RecentSession, SessionListing, StoreStats
+    from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
 #: Columns that a listed row takes from the tip of its chain; the others come from the head.
 _FROM_TIP: Final = frozenset(
@@ -34,6 +36,8 @@ _FROM_TIP: Final = frozenset(
         "system_prompt",
         "archived_at",
         "pinned_at",
+        "metadata",
+        "tags",
     ]
 )
 _EVERYTHING: Final = 2**62
@@ -62,6 +66,7 @@ class SessionLists:
         since: float | None,
         until: float | None,
         compact: bool,
+        labels: LabelFilter | None = None,
         scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
@@ -89,9 +94,9 @@ class SessionLists:
                 where.append(f"{_of('last_active', tip)} {sign} ?")
                 params.append(moment)
         # A row shows columns of the head and the tip, so both must be in scope.
-        for owner in dict.fromkeys((head, tip)):
-            seen, values = scope_condition(scope, partial(_of, owner=owner))
-            where.append(seen)
+        seen = [scope_condition(scope, partial(_of, owner=one)) for one in {head: 1, tip: 1}]
+        for condition, values in (*seen, *self._label_conditions(labels, tip)):
+            where.append(condition)
             params.extend(values)
         order = (
             "last_active DESC, started_at DESC, id DESC"
@@ -114,6 +119,13 @@ class SessionLists:
         )
         return [_rich_record(columns, row) for row in rows]
 
+    def _label_conditions(
+        self, labels: LabelFilter | None, owner: str
+    ) -> list[tuple[str, tuple[Any, ...]]]:
+        if labels is None:
+            return []
+        return labels.conditions(partial(_of, owner=owner), self._store.provider.dialect)
+
     def flat(self, source: str | None, limit: int, offset: int) -> list[RecentSession]:
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
@@ -125,7 +137,7 @@ class SessionLists:
             (*params, *_window(limit, offset)),
         )
         columns = (*SESSION_COLUMNS, "last_active")
-        return [cast("RecentSession", dict(zip(columns, row, strict=True))) for row in rows]
+        return [cast("RecentSession", session_values(columns, row)) for row in rows]
 
     def count(self, source: str | None, *, include_archived: bool) -> int:
         """See `SessionDB.session_count`."""
@@ -193,7 +205,7 @@ def _window(limit: int, offset: int) -> tuple[int, int]:
 
 
 def _rich_record(columns: list[str], row: tuple[Any, ...]) -> SessionListing:
-    record = dict(zip(columns, row, strict=False))
+    record = session_values(columns, row[:-3])
     preview, last_active, head_id = row[-3:]
     record["preview"] = preview or ""
     record["last_active"] = last_active

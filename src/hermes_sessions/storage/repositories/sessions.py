@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
@@ -20,10 +20,11 @@ from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session, require_free
-from hermes_sessions.storage.repositories.lineage import adopt, place_family
+from hermes_sessions.storage.repositories.lineage import THREAD_COLUMNS, adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
+    names,
     scope_condition,
     session_record,
 )
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 logger = Logger(__name__)
 
 #: Columns that a later `create` fills in if they are NULL.
-_FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id")
+_FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id", "metadata", "tags")
 _CREATED: Final = [
     "id",
     "source",
@@ -52,8 +53,7 @@ _CREATED: Final = [
     "tip_id",
     "listed",
     "last_active",
-    "archived_at",
-    "pinned_at",
+    *THREAD_COLUMNS,
 ]
 _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
@@ -76,6 +76,8 @@ class Sessions:
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
@@ -95,6 +97,7 @@ class Sessions:
             "model_config": _config_text(model_config),
             "system_prompt": system_prompt,
             "started_at": self._store.clock() if started_at is None else require_time(started_at),
+            **_label_texts(metadata, tags),
         }
         config = dict(model_config) if model_config else None
         return self._store.provider.write(
@@ -181,10 +184,10 @@ class Sessions:
             "tip_id": session_id if listed else None,
             "listed": int(listed),
             "last_active": values["started_at"],
-            # A continuation of an archived or pinned thread is archived or pinned, too.
-            "archived_at": edge.archived_at if edge.kind == COMPRESSION else None,
-            "pinned_at": edge.pinned_at if edge.kind == COMPRESSION else None,
         }
+        for name, inherited in edge.thread.items():
+            if row.get(name) is None:
+                row[name] = inherited
         marks = ", ".join("?" * len(_CREATED))
         tx.run(
             f"INSERT INTO sessions ({', '.join(_CREATED)}) VALUES ({marks})",
@@ -298,17 +301,18 @@ def require_time(value: float) -> float:
     return float(value)
 
 
+_OWN_THREAD: Final[Mapping[str, Any]] = dict.fromkeys(THREAD_COLUMNS)
+
+
 class _Edge(NamedTuple):
     """Values that a session inherits from its parent."""
 
     conversation_id: str
     kind: str | None = None
-    #: When the parent was archived.
-    archived_at: float | None = None
-    #: When the parent was pinned.
-    pinned_at: float | None = None
     #: The parent's user, if the session belongs to the same user.
     user_id: str | None = None
+    #: `THREAD_COLUMNS` of the parent, if the session continues it.
+    thread: Mapping[str, Any] = _OWN_THREAD
 
 
 def _edge_to(
@@ -320,22 +324,23 @@ def _edge_to(
 ) -> _Edge:
     """Return the values that a child of *parent_id* from *source* inherits."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason, archived_at, pinned_at, user_id, source "
+        f"SELECT conversation_id, end_reason, user_id, source, {names(THREAD_COLUMNS)} "
         f"FROM sessions WHERE id = ? AND {VISIBLE}",
         (parent_id,),
     )
     if parent is None:
         raise UnknownSession(parent_id, "parent session")
-    conversation_id, end_reason, archived_at, pinned_at, user_id, parent_source = parent
+    conversation_id, end_reason, user_id, parent_source, *thread = parent
     kind = edge_kind or edge_kind_at_creation(end_reason, config)
     # The same id on another platform may be a different user.
     is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
     return _Edge(
         conversation_id or parent_id,
         kind,
-        archived_at=archived_at,
-        pinned_at=pinned_at,
         user_id=user_id if is_theirs else None,
+        thread=dict(zip(THREAD_COLUMNS, thread, strict=True))
+        if kind == COMPRESSION
+        else _OWN_THREAD,
     )
 
 
@@ -346,3 +351,16 @@ def _config_text(model_config: Mapping[str, Any] | None) -> str | None:
         return to_json(dict(model_config))
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"model_config cannot be stored as JSON: {error}.") from error
+
+
+def _label_texts(
+    metadata: Mapping[str, Any] | None, tags: Iterable[str] | None
+) -> dict[str, str | None]:
+    if metadata is None and tags is None:
+        return {"metadata": None, "tags": None}
+    from hermes_sessions.model import labels  # Most sessions start without.
+
+    return {
+        "metadata": labels.metadata_text(metadata or {}),
+        "tags": labels.tags_text(labels.normalize_tags(tags or ())),
+    }

@@ -12,7 +12,13 @@ from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import Params, ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.meta import Meta
-from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
+from hermes_sessions.storage.repositories.rows import (
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    names,
+    session_values,
+)
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store_context import StoreContext
 
@@ -184,7 +190,7 @@ class Topics:
                 f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ?",
                 ("telegram", str(user_id), 1, max(int(limit), 0)),
             )
-        return [cast("SessionSummary", dict(zip(columns, row, strict=True))) for row in rows]
+        return [cast("SessionSummary", session_values(columns, row)) for row in rows]
 
     def _one(self, where: str, params: Params) -> TopicBinding | None:
         with self._store.provider.read() as tx:

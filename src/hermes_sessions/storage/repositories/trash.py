@@ -13,6 +13,7 @@ from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
     names,
+    session_values,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settle_first, settled_read
 from hermes_sessions.storage.repositories.titles import free_variant
@@ -108,7 +109,7 @@ class Trash:
         columns = (*SESSION_COLUMNS, "trashed_title", "trashed_at", "preview", "last_active")
         records = []
         for row in rows:
-            record = dict(zip(columns, row, strict=True))
+            record = session_values(columns, row)
             record["title"] = record.pop("trashed_title")
             record["preview"] = record["preview"] or ""
             records.append(record)

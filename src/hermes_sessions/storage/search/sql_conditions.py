@@ -12,7 +12,8 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
-from hermes_sessions.storage.repositories.rows import scope_condition
+from hermes_sessions.storage.repositories.label_conditions import has_metadata, has_tag
+from hermes_sessions.storage.repositories.rows import like_pattern, scope_condition
 from hermes_sessions.text.query.filters import SearchConditions
 
 #: The most values that one statement looks up.
@@ -91,8 +92,8 @@ def group_by_subject(conditions: dict[str, SQLCondition]) -> dict[str, SQLCondit
     """Return the conditions of `as_sql` combined by subject, including the excluding ones."""
     found: dict[str, SQLCondition] = {}
     for name, where in conditions.items():
-        plain = name.removeprefix("exclude_")
-        subject = _SUBJECTS.get(plain, "has" if "has " in plain else plain)
+        plain = name.removeprefix("exclude_").removeprefix("not ")
+        subject = _SUBJECTS.get(plain, plain.split(" ")[0])
         found[subject] = found[subject] & where if subject in found else where
     return found
 
@@ -125,6 +126,7 @@ def _as_sql(
         if excluded := getattr(conditions, "exclude_" + name):
             found["exclude_" + name] = _any_of([condition(v) for v in excluded]).negated()
     found |= _time_conditions(conditions)
+    found |= _label_conditions(conditions, dialect)
     for value in conditions.has:
         found[f"has {value}"] = _has(value, dialect)
     for value in conditions.exclude_has:
@@ -147,6 +149,25 @@ def _has(value: str, dialect: Dialect) -> SQLCondition:
     return SQLCondition(
         f"(m.finish_reason = ? OR (m.role = ? AND {content} LIKE ?))", ("error", "tool", "%error%")
     )
+
+
+def _label_conditions(conditions: SearchConditions, dialect: Dialect) -> dict[str, SQLCondition]:
+    found = {}
+    for tag in conditions.tags:
+        found[f"tag {tag}"] = SQLCondition(*has_tag("s.tags", tag))
+    for tag in conditions.exclude_tags:
+        found[f"not tag {tag}"] = SQLCondition(*has_tag("s.tags", tag)).negated()
+    for pairs, prefix in ((conditions.metadata, ""), (conditions.exclude_metadata, "exclude_")):
+        for key in dict.fromkeys(key for key, _ in pairs):
+            is_any = _any_of(
+                [
+                    SQLCondition(*has_metadata("s.metadata", key, value, dialect))
+                    for name, value in pairs
+                    if name == key
+                ]
+            )
+            found[f"{prefix}meta.{key}"] = is_any.negated() if prefix else is_any
+    return found
 
 
 def _time_conditions(conditions: SearchConditions) -> dict[str, SQLCondition]:
@@ -208,11 +229,6 @@ def after_key(key: tuple[float, str, int], *, oldest: bool) -> SQLCondition:
         f"(m.session_id = ? AND m.ordinal {sign} ?))))",
         (timestamp, timestamp, session_id, session_id, ordinal),
     )
-
-
-def like_pattern(text: str) -> str:
-    """Return text escaped for LIKE with ``!`` as the escape character."""
-    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def _any_of(choices: list[SQLCondition]) -> SQLCondition:

@@ -59,6 +59,11 @@ _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "number": value_checks.integer,
     "flag": value_checks.flag,
 }
+#: Columns that have a form of their own.
+_OWN_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "metadata": value_checks.metadata,
+    "tags": value_checks.tags,
+}
 #: Columns of a session that are copied unchanged; source and title have their own rules.
 TAKEN: Final = [
     column
@@ -185,7 +190,8 @@ def _session_columns(record: Mapping[str, Any]) -> dict[str, Any]:
         value = record.get(column.name, column.default)
         if value is None and column.required:
             value = column.default
-        columns[column.name] = _CHECKS[column.holds](column.name, value)
+        check = _OWN_CHECKS.get(column.name) or _CHECKS[column.holds]
+        columns[column.name] = check(column.name, value)
     columns["extra"] = value_checks.extra_text(record, _SESSION_KEYS)
     return columns
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.codec import to_json
+from hermes_sessions.model import labels
+from hermes_sessions.storage.codec import from_json, to_json
 
 _MAX_INTEGER: Final = 2**63 - 1
 #: Columns of later Hermes versions that are dropped at their default.
@@ -91,6 +92,20 @@ def json_text(name: str, value: Any) -> str | None:
         return to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
+
+
+def metadata(_name: str, value: Any) -> str | None:
+    """Return the column of a session's metadata, given as an object or as its JSON."""
+    return labels.metadata_text(_decoded(value) or {})
+
+
+def tags(_name: str, value: Any) -> str | None:
+    """Return the column of a session's tags, given as a list or as its JSON."""
+    return labels.tags_text(labels.normalize_tags(_decoded(value) or []))
+
+
+def _decoded(value: Any) -> Any:
+    return from_json(value, value) if isinstance(value, str) else value
 
 
 def extra_text(raw: Mapping[str, Any], known: frozenset[str]) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
+from hermes_sessions.text.query.parser import META
 from hermes_sessions.text.query.tree import Filter
 
 #: The values of ``has:``.
@@ -47,6 +48,12 @@ class SearchConditions:
     exclude_titles: tuple[str, ...] = ()
     conversations: tuple[str, ...] = ()
     exclude_conversations: tuple[str, ...] = ()
+    #: All of `tags` must be there, none of `exclude_tags`.
+    tags: tuple[str, ...] = ()
+    exclude_tags: tuple[str, ...] = ()
+    #: Keys of the metadata and their values as text; several values of a key are alternatives.
+    metadata: tuple[tuple[str, str], ...] = ()
+    exclude_metadata: tuple[tuple[str, str], ...] = ()
     #: Seconds since the epoch: at or after, and strictly before.
     after: float | None = None
     before: float | None = None
@@ -78,6 +85,7 @@ _FIELD_OF: Final = {
     "user": "users",
     "session": "sessions",
     "in": "titles",
+    "tag": "tags",
     "has": "has",
 }
 
@@ -88,7 +96,7 @@ def read_filters(
     """Return the filters of a query as conditions, and messages about filters that were ignored.
 
     Several values of one name are alternatives; different names must all hold, and so must each
-    ``has``, ``before`` and ``after``. Dates are in *zone*, or in the host's time zone.
+    ``has``, ``tag``, ``before`` and ``after``. Dates are in *zone*, or in the host's time zone.
     """
     added: dict[str, Any] = {}
     problems: list[str] = []
@@ -99,10 +107,12 @@ def read_filters(
             problem = f"ignored has:{item.value}; use one of: {', '.join(HAS_VALUES)}"
         else:
             problem = None
-            name = _FIELD_OF[item.name]
+            is_meta = item.name.startswith(META)
+            name = "metadata" if is_meta else _FIELD_OF[item.name]
             if item.excluded:
                 name = "exclude_" + name
-            added[name] = (*added.get(name, ()), *_spellings(item))
+            values = ((item.name.removeprefix(META), item.value),) if is_meta else _spellings(item)
+            added[name] = (*added.get(name, ()), *values)
         if problem:
             problems.append(problem)
     return SearchConditions(**added), problems

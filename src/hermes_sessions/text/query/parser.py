@@ -37,10 +37,12 @@ from hermes_sessions.text.query.tree import (
 from hermes_sessions.text.tokenizer import query_parts, words
 
 FILTER_NAMES: Final = frozenset(
-    {"source", "role", "tool", "model", "session", "in", "user", "before", "after", "has"}
+    "source role tool model session in user tag before after has".split()
 )
-#: Several values of these filters are alternatives; each value of the others narrows further.
-_ALTERNATIVE: Final = FILTER_NAMES - {"before", "after", "has"}
+#: The beginning of a filter on a key of the metadata: ``meta.ticket:42``.
+META: Final = "meta."
+#: Each value of these filters narrows further; several values of the others are alternatives.
+_NARROWING: Final = frozenset({"tag", "before", "after", "has"})
 #: Longer queries are cut, to bound the work; they are not typed by hand.
 MAX_LENGTH: Final = 4096
 MAX_DEPTH: Final = 50
@@ -49,7 +51,7 @@ MAX_DEPTH: Final = 50
 _QUOTES: Final = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u300c\u300d\u300e\u300f\uff02'
 _WITHOUT_QUOTES: Final = dict.fromkeys(map(ord, _QUOTES), " ")
 #: In any case: phones capitalise the first letter of a message.
-_FILTER = re.compile(r"([a-z]+):(?=\S)", re.IGNORECASE)
+_FILTER = re.compile(r"(meta\.[^\s:()]+|[a-z]+):(?=\S)", re.IGNORECASE)
 #: ``-rf``, ``-v``, ``-euo``, ``--force``: options of a command, not exclusions.
 _OPTION = re.compile(
     r"-(?:-|([a-z0-9]{1,2}|[b-df-hj-np-tv-xz]+|[aeiou]+)(?![^\s)]))", re.IGNORECASE | re.ASCII
@@ -80,6 +82,14 @@ def parse(text: str) -> Query:
         for sign in reader.signs:
             reader.repair(f"ignored {sign.raw}: not a word")
     return Query(node, tuple(reader.filters), tuple(dict.fromkeys(reader.repairs)))
+
+
+def filter_name(text: str) -> str | None:
+    """Return the filter that the text before a colon names, or None; keys keep their case."""
+    name = text.lower()
+    if name.startswith(META) and len(name) > len(META):
+        return META + text[len(META) :]
+    return name if name in FILTER_NAMES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +152,7 @@ class _Reader:
         return (
             all(branch.node is None for branch in branches)
             and len({item.name for item in filters}) == 1
-            and filters[0].name in _ALTERNATIVE
+            and filters[0].name not in _NARROWING
             and not any(item.excluded for item in filters)
         )
 
@@ -238,7 +248,7 @@ class _Reader:
 
     def _filter(self, *, excluded: bool) -> bool:
         match = _FILTER.match(self.text, self.position)
-        if match is None or (name := match[1].lower()) not in FILTER_NAMES:
+        if match is None or (name := filter_name(match[1])) is None:
             return False
         self.position = match.end()
         value = _unquoted(self._quoted() if self.text[self.position] in _QUOTES else self._run())

@@ -46,6 +46,7 @@ SUBJECTS: Final = (
     "idempotency",
     "ids",
     "import_export",
+    "labels",
     "leases",
     "lifecycle",
     "lineage",
@@ -90,6 +91,7 @@ from hermes_sessions_testing.conformance.import_export import (
     TestImport,
     TestImportLimits,
 )
+from hermes_sessions_testing.conformance.labels import TestLabels
 from hermes_sessions_testing.conformance.leases import (
     TestCompressionLocks,
     TestHoldersThatEnded,
@@ -148,6 +150,7 @@ __all__ = [
     "TestImportLimits",
     "TestInsights",
     "TestIsolation",
+    "TestLabels",
     "TestLeases",
     "TestLeasesAtOnce",
     "TestLifecycle",

@@ -123,6 +123,8 @@ BEHAVIOURS: Final[dict[int, str]] = {
     114: "An item that is only a payload counts, but is not replayed to a model.",
     115: "A payload is neither searched nor in a preview.",
     116: "Payloads are read by range of ordinals; a limit takes the newest, oldest first.",
+    117: "Tags are folded, sorted and shared by a compression chain; metadata is a JSON object.",
+    118: "Lists and searches select by tags and by values of the metadata.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)

@@ -19,8 +19,21 @@ def fill(db: SessionDB, clock: FrozenClock) -> None:
     """Store five messages about plums, each in a session of its own kind, an hour apart."""
     now = clock()
     kinds: dict[str, dict[str, Any]] = {
-        "s1": {"title": "Fruit", "user_id": "anna", "model": "vendor/Claude-9"},
-        "s10": {"title": "Fruit #2", "source": "telegram", "user_id": "bert", "model": "gpt-5"},
+        "s1": {
+            "title": "Fruit",
+            "user_id": "anna",
+            "model": "vendor/Claude-9",
+            "tags": ["fruit", "needs review"],
+            "metadata": {"ticket": 42, "team": "Ops"},
+        },
+        "s10": {
+            "title": "Fruit #2",
+            "source": "telegram",
+            "user_id": "bert",
+            "model": "gpt-5",
+            "tags": ["fruit"],
+            "metadata": {"ticket": "42", "in": {"team": "ops"}},
+        },
         "S1b": {"title": "fruit salad", "source": "telegram", "user_id": "anna"},
         "other": {"source": "cron"},
     }
@@ -103,6 +116,20 @@ FILTERS: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"exclude_has": ("error", "tool_calls")},
         EVERYTHING - {"plum is called", "plum Error: none left"},
     ),
+    "tag:fruit": ({"tags": ("fruit",)}, IN_S1 | {"plum in s10"}),
+    "tag:FRUIT": ({"tags": ("FRUIT",)}, IN_S1 | {"plum in s10"}),
+    "tag:frui": ({"tags": ("frui",)}, set()),
+    "tag:frui_": ({"tags": ("frui_",)}, set()),
+    'tag:fruit tag:"needs review"': ({"tags": ("fruit", "needs review")}, IN_S1),
+    '-tag:"Needs  review"': ({"exclude_tags": ("needs review",)}, EVERYTHING - IN_S1),
+    "tag:+": ({"tags": ("+",)}, set()),
+    "meta.ticket:42": ({"metadata": (("ticket", "42"),)}, IN_S1 | {"plum in s10"}),
+    "meta.team:ops": ({"metadata": (("team", "ops"),)}, IN_S1),
+    "meta.team:op": ({"metadata": (("team", "op"),)}, set()),
+    "meta.team:o_s": ({"metadata": (("team", "o_s"),)}, set()),
+    "-meta.team:ops": ({"exclude_metadata": (("team", "ops"),)}, EVERYTHING - IN_S1),
+    "meta.team:dev meta.team:ops": ({"metadata": (("team", "dev"), ("team", "ops"))}, IN_S1),
+    "meta.team:ops meta.ticket:7": ({"metadata": (("team", "ops"), ("ticket", "7"))}, set()),
     "source:telegram user:anna": (
         {"sources": ("telegram",), "users": ("anna",)},
         {"plum in S1b"},
