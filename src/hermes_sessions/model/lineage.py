@@ -8,7 +8,7 @@ head's identity with the tip's current state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
@@ -93,6 +93,28 @@ def edge_kind_at_creation(
         if model_config.get("_branched_from"):
             return BRANCH
     return _KIND_BY_PARENT_END.get(parent_end_reason or "")
+
+
+def roots_of(parents: Mapping[str, str | None], age: Callable[[str], Any] = str) -> dict[str, str]:
+    """Return the topmost ancestor of each session; in a cycle, the first one by *age*. Parents
+    outside of *parents* do not count.
+    """
+    roots: dict[str, str] = {}
+    for start in parents:
+        path: dict[str, None] = {}
+        current = start
+        while current not in roots and current not in path:
+            path[current] = None
+            parent = parents[current]
+            if parent is None or parent not in parents:
+                roots[current] = current
+            else:
+                current = parent
+        if current not in roots:
+            circle = list(path)[list(path).index(current) :]
+            roots[current] = min(circle, key=age)
+        roots |= dict.fromkeys(path, roots[current])
+    return roots
 
 
 class LineageMember(NamedTuple):

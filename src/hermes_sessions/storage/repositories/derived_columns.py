@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from hermes_sessions.errors import ConversationHeld, StatementRefused
-from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
+from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind, roots_of
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
@@ -250,7 +250,10 @@ def _place(tx: WriteTransaction, members: _Members, noted: set[str]) -> None:
         parent = members.get(member.parent_id or "")
         if parent is not None and (member.id in noted or parent.id in noted):
             _tell_edge(tx, member, parent)
-    roots = _roots(members)
+    roots = roots_of(
+        {one: member.parent_id for one, member in members.items()},
+        lambda one: (members[one].started_at, one),
+    )
     for cut in roots.keys() & set(roots.values()):
         if members[cut].parent_id in members:
             logger.warning("session %s was its own ancestor; removed its parent", cut)
@@ -293,23 +296,3 @@ def _tell_edge(tx: WriteTransaction, member: _Member, parent: _Member) -> None:
         if thread is not None:
             filled = ", ".join(f"{name} = COALESCE({name}, ?)" for name in THREAD_COLUMNS)
             tx.run(f"UPDATE sessions SET {filled} WHERE id = ?", (*thread, member.id))
-
-
-def _roots(members: _Members) -> dict[str, str]:
-    """Return the topmost ancestor of each session; in a cycle, its oldest member."""
-    roots: dict[str, str] = {}
-    for start in members:
-        path: dict[str, None] = {}
-        current = start
-        while current not in roots and current not in path:
-            path[current] = None
-            parent = members[current].parent_id
-            if parent is None or parent not in members:
-                roots[current] = current
-            else:
-                current = parent
-        if current not in roots:
-            circle = list(path)[list(path).index(current) :]
-            roots[current] = min(circle, key=lambda one: (members[one].started_at, one))
-        roots |= dict.fromkeys(path, roots[current])
-    return roots

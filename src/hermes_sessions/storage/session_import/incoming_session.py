@@ -35,6 +35,7 @@ from hermes_sessions.storage.repositories.rows import (
     STORED_FIELDS,
 )
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
+from hermes_sessions.storage.session_copy.row_ids import MAX_KEPT_ID
 from hermes_sessions.storage.session_import import value_checks
 from hermes_sessions.storage.tables import (
     MESSAGES,
@@ -45,9 +46,6 @@ from hermes_sessions.storage.tables import (
     Table,
     given,
 )
-
-#: Larger ids are not kept, so that a file cannot use up the range of ids.
-MAX_KEPT_ID: Final = 2**52
 
 _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "text": value_checks.text,

@@ -7,17 +7,16 @@ it.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import ConversationHeld, ImportRefused, InvalidInput
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.rows import Record
+from hermes_sessions.storage.session_copy.row_ids import IdPlan
 from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation, compare
 from hermes_sessions.storage.session_import.incoming_session import (
-    MAX_KEPT_ID,
     IncomingMessage,
     IncomingSession,
     read_record,
@@ -32,7 +31,6 @@ from hermes_sessions.storage.session_import.writer import (
     SessionChanged,
     WriteState,
     add_messages,
-    any_id_taken,
     begin,
     finish,
 )
@@ -40,121 +38,6 @@ from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import ImportReport
-
-# Message ids are kept if they are free. Otherwise all ids of a lineage are shifted by the same
-# distance, because ids order the messages of a conversation over all its sessions. The distance
-# leaves room below, so that a part of the lineage with lower ids can be imported later.
-
-
-_UNUSED_ORDINAL: Final = 2**52
-
-
-class IdPlan:
-    """The shift of the message ids of each lineage. Keeps every id in memory, 8 bytes each."""
-
-    def __init__(self) -> None:
-        self._parents: dict[str, str | None] = {}
-        #: Ids to write, and the stored id that they must follow.
-        self._wanted: dict[str, array[int]] = {}
-        self._after: dict[str, int] = {}
-        #: Ids of messages that an earlier import stored, with their shift.
-        self._seen: dict[str, list[tuple[int, int]]] = {}
-        self._shifts: dict[str, int] = {}
-        self._fresh = 0
-        self._reach: int | None = None
-        self.reserved = False
-
-    def note(self, tx: ReadTransaction, incoming: IncomingSession) -> None:
-        """Add a session that will be imported."""
-        self._parents[incoming.id] = incoming.parent_id
-        ids = incoming.ids
-        if not ids:
-            return
-        stored = tx.one(
-            "SELECT COUNT(*), MIN(id), MAX(id) FROM messages WHERE session_id = ?", (incoming.id,)
-        )
-        count, first, last = stored or (0, None, None)
-        if first is not None and last is not None:
-            newest = ids[min(count, len(ids)) - 1]
-            self._seen[incoming.id] = [(ids[0], first - ids[0]), (newest, last - newest)]
-            self._after[incoming.id] = last
-        if count < len(ids):
-            self._wanted[incoming.id] = array("q", ids[count:])
-
-    def settle(self, tx: ReadTransaction) -> None:
-        """Choose the shifts, once all sessions are known."""
-        newest = tx.one("SELECT MAX(id) FROM messages")
-        self._fresh = int(newest[0]) if newest and newest[0] else 0
-        # Reuse the shift of parts of the lineage that were imported before.
-        usual = max((points[0][1] for points in self._seen.values()), default=0)
-        highest = 0
-        for family, writers in self._families():
-            points = [point for member in family for point in self._seen.get(member, ())]
-            beside = {member: self._shift_beside(member, points) for member in writers}
-            known = [*sorted({shift for _, shift in points}), usual]
-            plans = [beside, *(dict.fromkeys(writers, shift) for shift in known)]
-            for shifts in plans:
-                if all(self._fits(tx, member, shift) for member, shift in shifts.items()):
-                    break
-            else:
-                shifts = dict.fromkeys(writers, self._fresh)
-            self._shifts.update(shifts)
-            for member, shift in shifts.items():
-                highest = max(highest, self._wanted[member][-1] + shift)
-        self._reach = highest if 0 < highest <= MAX_KEPT_ID else None
-
-    def _shift_beside(self, session_id: str, points: list[tuple[int, int]]) -> int:
-        """Return the shift of the messages just before these, else of those right after."""
-        first = self._wanted[session_id][0]
-        before = [shift for number, shift in points if number < first]
-        return max(before) if before else min((shift for _, shift in points), default=0)
-
-    def _fits(self, tx: ReadTransaction, session_id: str, shift: int) -> bool:
-        wanted = [number + shift for number in self._wanted[session_id]]
-        return wanted[0] > self._after.get(session_id, 0) and not any_id_taken(tx, wanted)
-
-    def _families(self) -> list[tuple[list[str], list[str]]]:
-        """Return the sessions of each lineage, and those with messages to write."""
-        roots: dict[str, str] = {}
-        families: dict[str, list[str]] = {}
-        for session_id in self._parents:
-            families.setdefault(self._root(session_id, roots), []).append(session_id)
-        found = [(family, [s for s in family if s in self._wanted]) for family in families.values()]
-        return [(family, writers) for family, writers in found if writers]
-
-    def _root(self, session_id: str, roots: dict[str, str]) -> str:
-        path: dict[str, None] = {}
-        current = session_id
-        while current not in roots and current not in path:
-            path[current] = None
-            parent = self._parents.get(current)
-            if parent is None or parent not in self._parents:
-                break
-            current = parent
-        root = roots.get(current, current)
-        roots.update(dict.fromkeys(path, root))
-        return root
-
-    def shifts_of(self, session_id: str) -> tuple[int, ...]:
-        """Return possible shifts for the messages of a session, the best first; 0 keeps their ids.
-        The last one puts them after everything stored before this import.
-        """
-        return self._shifts.get(session_id, self._fresh), self._fresh
-
-    def reserve(self, tx: WriteTransaction, store: StoreContext, session_id: str) -> None:
-        """Raise the generated ids above all ids to write, before the first messages are written, so
-        that concurrent appends do not take them. Set `reserved` after the commit.
-        """
-        if self.reserved or self._reach is None or any_id_taken(tx, [self._reach]):
-            return
-        tx.run(
-            "INSERT INTO messages (id, session_id, ordinal, role, timestamp) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (self._reach, session_id, _UNUSED_ORDINAL, "system", 0.0),
-        )
-        store.provider.after_explicit_ids(tx, "messages")
-        tx.run("DELETE FROM messages WHERE id = ?", (self._reach,))
-
 
 #: Weight of one transaction: a message weighs 1, plus 1 per 4 KiB of text.
 _STEP: Final = 1000
@@ -220,7 +103,7 @@ class ImportRun:
                 continue
             first_seen[incoming.id] = index
             with self._store.provider.read() as tx:
-                self._ids.note(tx, incoming)
+                self._ids.note(tx, incoming.id, incoming.parent_id, incoming.ids)
         self._invalid = {error["index"] for error in self._errors}
 
     def _read(self, record: Any) -> IncomingSession:
@@ -301,7 +184,7 @@ class ImportRun:
 
     def _write_session(self, tx: WriteTransaction, job: _Job) -> WriteState:
         begun = begin(tx, self._store, job.incoming, job.standing, job.shifts)
-        self._ids.reserve(tx, self._store, job.incoming.id)
+        self._ids.reserve(tx, self._store.provider, job.incoming.id)
         for span in job.spans():
             add_messages(tx, job.incoming, job.standing, begun, span)
         finish(tx, self._store, job.incoming, job.standing, begun)
@@ -314,7 +197,7 @@ class ImportRun:
 
         def first(tx: WriteTransaction) -> WriteState:
             begun = begin(tx, self._store, incoming, standing, job.shifts)
-            self._ids.reserve(tx, self._store, incoming.id)
+            self._ids.reserve(tx, self._store.provider, incoming.id)
             add_messages(tx, incoming, standing, begun, spans[0])
             return begun
 

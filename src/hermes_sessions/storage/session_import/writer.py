@@ -18,9 +18,13 @@ from hermes_sessions.storage.repositories.messages import refresh_thread
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
+from hermes_sessions.storage.session_copy.row_ids import (
+    MAX_KEPT_ID,
+    is_any_id_taken,
+    point_rewinds,
+)
 from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation
 from hermes_sessions.storage.session_import.incoming_session import (
-    MAX_KEPT_ID,
     TAKEN,
     IncomingMessage,
     IncomingSession,
@@ -52,7 +56,6 @@ _GROWS: Final = (
     "preview",
     "last_active",
 )
-_IDS_PER_QUERY: Final = 500
 
 
 class SessionChanged(Exception):
@@ -156,21 +159,13 @@ def _choose_shift(
     last = row[0] if row else 0
     for shift in shifts:
         wanted = [number + shift for number in fresh]
-        if last < wanted[0] and wanted[-1] <= MAX_KEPT_ID and not any_id_taken(tx, wanted):
+        if (
+            last < wanted[0]
+            and wanted[-1] <= MAX_KEPT_ID
+            and not is_any_id_taken(tx, "messages", wanted)
+        ):
             return shift
     return None
-
-
-def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
-    """Return whether a stored message has one of these ascending ids."""
-    newest = tx.one("SELECT MAX(id) FROM messages")
-    if not ids or newest is None or newest[0] is None or newest[0] < ids[0]:
-        return False
-    for start in range(0, len(ids), _IDS_PER_QUERY):
-        part = ids[start : start + _IDS_PER_QUERY]
-        if tx.one(f"SELECT 1 FROM messages WHERE id IN ({placeholders(len(part))}) LIMIT 1", part):
-            return True
-    return False
 
 
 def _write_rewinds(
@@ -255,7 +250,7 @@ def add_messages(
     shift = begun.shift
     if shift is not None:
         ids = [(message.id or 0) + shift for message in part]
-        if span.start == first or not any_id_taken(tx, ids):
+        if span.start == first or not is_any_id_taken(tx, "messages", ids):
             tx.run_many(_INSERT_EXPLICIT, ((i, *row) for i, row in zip(ids, rows, strict=True)))
             return following
         # Another writer's messages took some of these ids since the first part was written.
@@ -318,17 +313,8 @@ def finish(
         _merge_extra(tx, incoming)
         refresh_thread(tx, incoming.id)
     _write_usage(tx, store, incoming)
-    for rewind in incoming.rewinds or ():
-        target = tx.one(
-            "SELECT id FROM messages WHERE session_id = ? AND ordinal = ?",
-            (incoming.id, rewind["target_ordinal"]),
-        )
-        if target is not None:
-            tx.run(
-                "UPDATE rewinds SET target_message_id = ? "
-                "WHERE session_id = ? AND target_ordinal = ? AND target_message_id <> ?",
-                (target[0], incoming.id, rewind["target_ordinal"], target[0]),
-            )
+    if incoming.rewinds:
+        point_rewinds(tx, incoming.id)
 
 
 def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:

@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.checksums import Checksum, is_same
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
-from hermes_sessions.storage.transfer.reader import (
+from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
+from hermes_sessions.storage.session_copy.reader import (
     ChecksummedSession,
     checksum_sessions,
     count_rows,
     pages,
     sessions_among,
 )
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.side_rows import (
     CHANGED,
     Difference,

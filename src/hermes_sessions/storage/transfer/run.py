@@ -18,18 +18,8 @@ from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
-from hermes_sessions.storage.session_import.parents import place_all_conversations
-from hermes_sessions.storage.store_context import StoreContext
-from hermes_sessions.storage.transfer.checksums import Checksum, is_same
-from hermes_sessions.storage.transfer.comparison import (
-    Verdict,
-    judge,
-    number_of_sessions,
-    require_different,
-    require_room,
-)
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
-from hermes_sessions.storage.transfer.reader import (
+from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
+from hermes_sessions.storage.session_copy.reader import (
     PAGE,
     ChecksummedSession,
     Piece,
@@ -41,13 +31,24 @@ from hermes_sessions.storage.transfer.reader import (
     read_pieces,
     sessions_among,
 )
+from hermes_sessions.storage.session_copy.row_ids import highest_id, is_any_id_taken
+from hermes_sessions.storage.session_import.parents import place_all_conversations
+from hermes_sessions.storage.store_context import StoreContext
+from hermes_sessions.storage.transfer.comparison import (
+    Verdict,
+    judge,
+    number_of_sessions,
+    require_different,
+    require_room,
+)
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.side_rows import (
     Difference,
     Merge,
     copy_side_rows,
     has_tables,
 )
-from hermes_sessions.storage.transfer.writer import Writer, any_taken, tie
+from hermes_sessions.storage.transfer.writer import Writer, tie
 
 #: Called with the name of the step, the number of finished items, and the total.
 Progress = Callable[[str, int, int], None]
@@ -328,15 +329,13 @@ class Transfer:
         """Renumber the rows of a session if other sessions of the target use their ids."""
         for table in _NUMBERED:
             with self._source.read() as tx:
-                rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
+                sql = f"SELECT id FROM {table} WHERE session_id = ? ORDER BY id"
+                ids = [row[0] for row in tx.all(sql, (session_id,))]
+                highest = highest_id(tx, table)
             with self._target.read() as tx:
-                if any_taken(tx, table, [row[0] for row in rows], session_id):
-                    self._writer.renumber(session_id, self._highest_ids())
-
-    def _highest_ids(self) -> dict[str, int]:
-        with self._source.read() as tx:
-            rows = {table: tx.one(f"SELECT MAX(id) FROM {table}") for table in _NUMBERED}
-        return {table: int(row[0]) for table, row in rows.items() if row and row[0]}
+                is_taken = is_any_id_taken(tx, table, ids, beside=session_id)
+            if is_taken:
+                self._writer.renumber(session_id, table, ids, highest)
 
     def _tie(self, ids: Sequence[str]) -> None:
         """Set the parents of sessions; copies missing parents first."""

@@ -20,10 +20,10 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.session_copy.checksums import digest, typed_rows
+from hermes_sessions.storage.session_copy.reader import columns
 from hermes_sessions.storage.tables import ALL_TABLES, CREATED_BY, Table
-from hermes_sessions.storage.transfer.checksums import digest, typed_rows
 from hermes_sessions.storage.transfer.copy_ledger import LEDGER_TABLES, Ledger
-from hermes_sessions.storage.transfer.reader import columns
 
 Merge = Literal["skip", "overwrite"]
 Key = tuple[Any, ...]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from hermes_sessions.storage.provider import (
-    ReadTransaction,
     Row,
     SessionDBProvider,
     WriteTransaction,
@@ -16,17 +15,20 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes
-from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
-from hermes_sessions.storage.transfer.checksums import Checksum, is_same
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
-from hermes_sessions.storage.transfer.reader import (
+from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
+from hermes_sessions.storage.session_copy.reader import (
     ChecksummedSession,
     Piece,
     checksum_sessions,
     sessions_among,
 )
-
-_IDS_PER_QUERY: Final = 500
+from hermes_sessions.storage.session_copy.row_ids import (
+    highest_id,
+    is_any_id_taken,
+    reserve_ids,
+)
+from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
 
 
 def _names(table: Table) -> list[str]:
@@ -36,18 +38,11 @@ def _names(table: Table) -> list[str]:
 _SESSION_NAMES: Final = _names(SESSIONS)
 _PARENT: Final = _SESSION_NAMES.index("parent_session_id")
 _TITLE: Final = _SESSION_NAMES.index("title")
-#: Values of rows that exist only within a transaction.
-_PLACEHOLDERS: Final[dict[str, dict[str, Any]]] = {
-    "messages": {"role": "system", "timestamp": 0.0, "ordinal": -1},
-    "rewinds": {
-        "target_message_id": 0,
-        "target_ordinal": 0,
-        "hidden_count": 0,
-        "head_ordinal": 0,
-        "rewound_at": 0.0,
-    },
+#: Columns that hold an id, and the table whose shift applies to it.
+_IDS: Final = {
+    "messages": {"id": "messages", "rewind_id": "rewinds"},
+    "rewinds": {"id": "rewinds", "target_message_id": "messages"},
 }
-_REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +51,8 @@ class WriteResult:
 
     #: Sessions written without their title, because another session of the target has it.
     untitled: list[str] = field(default_factory=list)
-    #: New ids of renumbered rewinds.
-    rewind_ids: dict[str, dict[int, int]] = field(default_factory=dict)
+    #: By session and table: the distance by which ids were moved.
+    shifts: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class Writer:
@@ -71,30 +66,32 @@ class Writer:
         self._upsert = target.dialect.upsert(
             "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
         )
-        #: New rewind ids of sessions that are written in several transactions.
-        self._renumbered: set[str] = set()
-        self._rewind_ids: dict[str, dict[int, int]] = {}
+        #: By session and table: ids of which some are taken, and the highest id of the source.
+        self._taken: dict[str, dict[str, tuple[Sequence[int], int]]] = {}
+        #: The shifts of sessions that are being written, and the last ones by table.
+        self._shifts: dict[str, dict[str, int]] = {}
+        self._last_shifts: dict[str, int] = {}
         self._untitled: set[str] = set()
-        self._above: Mapping[str, int] = {}
 
     def write(self, pieces: Sequence[Piece]) -> WriteResult:
         """Write these pieces in one transaction; a first piece replaces the stored session."""
         written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
-        self._rewind_ids.update(written.rewind_ids)
         self._untitled.update(written.untitled)
+        self._shifts.update(written.shifts)
+        for shifts in written.shifts.values():
+            self._last_shifts.update(shifts)
         for piece in pieces:
             if piece.checksum is not None:
-                self._renumbered.discard(piece.session_id)
-                self._rewind_ids.pop(piece.session_id, None)
+                self._taken.pop(piece.session_id, None)
+                self._shifts.pop(piece.session_id, None)
                 self._untitled.discard(piece.session_id)
         return written
 
-    def renumber(self, session_id: str, above: Mapping[str, int]) -> None:
-        """Let the database generate ids for the rows of a session, higher than *above* by table,
-        because other sessions keep lower ids.
+    def renumber(self, session_id: str, table: str, ids: Sequence[int], highest: int) -> None:
+        """Move the *ids* of a session in *table*, because other sessions have some of them, above
+        all ids of the target and *highest*, the last one of the source.
         """
-        self._renumbered.add(session_id)
-        self._above = above
+        self._taken.setdefault(session_id, {})[table] = ids, highest
 
     def remove(self, ids: Sequence[str]) -> list[str]:
         """Remove these sessions, except those that still have children; return the removed ones."""
@@ -121,23 +118,17 @@ class Writer:
         written = WriteResult()
         self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
         for piece in pieces:
-            if piece.session is not None and piece.session_id in self._renumbered:
-                self._leave_free(tx, piece.session_id)
-            if piece.rewinds and piece.session_id in self._renumbered:
-                written.rewind_ids[piece.session_id] = _number_rewinds(tx, piece.rewinds)
-        kept = [piece for piece in pieces if piece.session_id not in self._renumbered]
-        rewinds = [row for piece in kept for row in piece.rewinds]
-        messages = [row for piece in kept for row in piece.messages]
-        bulk_insert(tx, "rewinds", _names(REWINDS), rewinds)
-        bulk_insert(tx, "messages", _names(MESSAGES), messages)
-        if rewinds:
-            self._target.after_explicit_ids(tx, "rewinds")
-        if messages:
-            self._target.after_explicit_ids(tx, "messages")
-        for piece in pieces:
-            if piece.session_id in self._renumbered:
-                numbers = written.rewind_ids.get(piece.session_id)
-                self._write_renumbered(tx, piece, numbers)
+            if piece.session is not None and piece.session_id in self._taken:
+                written.shifts[piece.session_id] = self._shifts_of(tx, piece.session_id)
+        shifts = self._shifts | written.shifts
+        for table, rows in (
+            (REWINDS, [(p.session_id, row) for p in pieces for row in p.rewinds]),
+            (MESSAGES, [(p.session_id, row) for p in pieces for row in p.messages]),
+        ):
+            moved = [_moved(table, row, shifts.get(owner)) for owner, row in rows]
+            bulk_insert(tx, table.name, _names(table), moved)
+            if rows:
+                self._target.after_explicit_ids(tx, table.name)
         # A session without its title is incomplete, except when merging.
         lacking = set() if self._merging else self._untitled.union(written.untitled)
         entries = {
@@ -219,49 +210,26 @@ class Writer:
             found.checksum, copied, merging=self._merging
         )
 
-    def _leave_free(self, tx: WriteTransaction, session_id: str) -> None:
-        """Raise the generated ids above all ids that other sessions keep."""
-        for table, wanted in self._above.items():
-            row = tx.one(f"SELECT MAX(id) FROM {table}")
-            if row is not None and (row[0] or 0) < wanted:
-                names, values = zip(*_PLACEHOLDERS[table].items(), strict=True)
-                tx.run(
-                    f"INSERT INTO {table} (id, session_id, {', '.join(names)}) "
-                    f"VALUES ({placeholders(len(names) + 2)})",
-                    (wanted, session_id, *values),
-                )
-                self._target.after_explicit_ids(tx, table)
-                tx.run(f"DELETE FROM {table} WHERE id = ?", (wanted,))
-
-    def _write_renumbered(
-        self, tx: WriteTransaction, piece: Piece, numbers: dict[int, int] | None
-    ) -> None:
-        numbers = numbers or self._rewind_ids.get(piece.session_id, {})
-        names = _names(MESSAGES)[1:]
-        rows = []
-        for row in piece.messages:
-            values = list(row)
-            values[_REWIND_ID] = numbers.get(values[_REWIND_ID])
-            rows.append(tuple(values[1:]))
-        bulk_insert(tx, "messages", names, rows)
-        if piece.checksum is not None:
-            for number, ordinal in tx.all(
-                "SELECT id, target_ordinal FROM rewinds WHERE session_id = ?", (piece.session_id,)
-            ):
-                target = tx.one(
-                    "SELECT id FROM messages WHERE session_id = ? AND ordinal = ?",
-                    (piece.session_id, ordinal),
-                )
-                if target is not None:
-                    tx.run(
-                        "UPDATE rewinds SET target_message_id = ? WHERE id = ?", (target[0], number)
-                    )
+    def _shifts_of(self, tx: WriteTransaction, session_id: str) -> dict[str, int]:
+        shifts = {}
+        for table, (ids, highest) in self._taken[session_id].items():
+            shift = self._last_shifts.get(table, 0)
+            if not shift or is_any_id_taken(tx, table, [number + shift for number in ids]):
+                shift = max(highest, highest_id(tx, table))
+                reserve_ids(tx, self._target, table, highest + shift, session_id)
+            shifts[table] = shift
+        return shifts
 
 
-def _number_rewinds(tx: WriteTransaction, rewinds: Sequence[Row]) -> dict[int, int]:
-    names = _names(REWINDS)[1:]
-    insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
-    return {row[0]: tx.insert(insert, row[1:]) for row in rewinds}
+def _moved(table: Table, row: Row, shifts: Mapping[str, int] | None) -> Row:
+    """Return a row with its ids moved."""
+    if not shifts:
+        return row
+    values = list(row)
+    for number, column in enumerate(table.copied):
+        if (origin := _IDS[table.name].get(column.name)) and values[number]:
+            values[number] += shifts.get(origin, 0)
+    return tuple(values)
 
 
 def _remove_rows(tx: WriteTransaction, ids: Sequence[str]) -> None:
@@ -278,16 +246,3 @@ def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
     possible = [(parent, child) for child, parent in edges if parent in parents]
     restore_parents(tx, possible)
     return [child for _, child in possible]
-
-
-def any_taken(tx: ReadTransaction, table: str, ids: Sequence[int], session_id: str) -> bool:
-    """Return whether a row of another session has one of these ids."""
-    for start in range(0, len(ids), _IDS_PER_QUERY):
-        part = ids[start : start + _IDS_PER_QUERY]
-        if tx.one(
-            f"SELECT 1 FROM {table} WHERE id IN ({placeholders(len(part))}) "
-            f"AND session_id <> ? LIMIT 1",
-            (*part, session_id),
-        ):
-            return True
-    return False

@@ -15,6 +15,8 @@ from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups.container import Container, SectionWriter
 from hermes_sessions.storage.codec import decode_text, encode_text
 from hermes_sessions.storage.provider import ReadTransaction, Row
+from hermes_sessions.storage.session_copy.checksums import Checksum, SessionChecksum, typed_rows
+from hermes_sessions.storage.session_copy.reader import Piece, columns, ids_page, read_pieces
 from hermes_sessions.storage.tables import (
     ALL_TABLES,
     MESSAGES,
@@ -25,8 +27,6 @@ from hermes_sessions.storage.tables import (
     Column,
     Table,
 )
-from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
-from hermes_sessions.storage.transfer.reader import Piece, columns, ids_page, read_pieces
 
 #: Every declared table, so that a new one is included automatically.
 DECLARED: Final = {table.name: table for table in (*ALL_TABLES, *SERVER_TABLES)}

@@ -29,7 +29,7 @@ from hermes_sessions.storage.care.backups.portable_format import (
 )
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.provider_registry import file_care
-from hermes_sessions.storage.transfer.reader import checksum_sessions, ids_page, messages_of
+from hermes_sessions.storage.session_copy.reader import checksum_sessions, ids_page, messages_of
 
 #: Called with the number of bytes or messages done, and the total.
 Progress = Callable[[int, int], None]

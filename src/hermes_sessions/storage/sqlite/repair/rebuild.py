@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from hermes_sessions.model.lineage import roots_of
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.lineage import place_family
@@ -28,6 +29,7 @@ _SKIPPED_TABLES: Final = frozenset(
 )
 _FIRST: Final = ("sessions", "messages")
 _DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
+_MEMBERS: Final = "SELECT id, parent_session_id, started_at, conversation_id FROM sessions"
 _LOST_SOURCE: Final = "unknown"
 
 
@@ -308,28 +310,19 @@ def _continue_ordinals(tx: WriteTransaction) -> None:
 
 def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
     """Compute conversations from the lineage; edge kinds stay as they were."""
-    parents: dict[str, Any] = dict(tx.all("SELECT id, parent_session_id FROM sessions"))
-    roots: dict[str, str] = {}
-    for session_id in parents:
-        path: list[str] = []
-        current = session_id
-        while current not in roots and parents[current] is not None and current not in path:
-            path.append(current)
-            current = parents[current]
-        if current in path:
+    members = {row[0]: row[1:] for row in tx.all(_MEMBERS)}
+    parents = {one: parent for one, (parent, *_) in members.items()}
+    roots = roots_of(parents, lambda one: (members[one][1], one))
+    for cut in set(roots.values()):
+        if parents[cut] is not None:
             tx.run(
                 "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL WHERE id = ?",
-                (current,),
+                (cut,),
             )
-            parents[current] = None
-            rebuilt.notes.append(f"sessions {current}: was its own ancestor; it is a root now")
-        root = roots.get(current, current)
-        for member in (*path, current):
-            roots[member] = root
-    stored: dict[str, Any] = dict(tx.all("SELECT id, conversation_id FROM sessions"))
+            rebuilt.notes.append(f"sessions {cut}: was its own ancestor; it is a root now")
     tx.run_many(
         "UPDATE sessions SET conversation_id = ? WHERE id = ?",
-        [(root, member) for member, root in roots.items() if stored[member] != root],
+        [(root, one) for one, root in roots.items() if members[one][2] != root],
     )
     for root in dict.fromkeys(roots.values()):
         place_family(tx, root)

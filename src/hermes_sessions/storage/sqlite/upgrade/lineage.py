@@ -11,7 +11,12 @@ from typing import Any
 
 import apsw
 
-from hermes_sessions.model.lineage import LineageMember, documented_edge_kind, place_members
+from hermes_sessions.model.lineage import (
+    LineageMember,
+    documented_edge_kind,
+    place_members,
+    roots_of,
+)
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.row_scan import fetch
 
@@ -25,7 +30,7 @@ def settle_lineage(connection: apsw.Connection, version: int) -> None:
     """
     _drop_dangling_parents(connection)
     _fill_conversations(connection)
-    while _cut_cycles(connection):
+    if _cut_cycles(connection):
         _fill_conversations(connection)
     _fill_edge_kinds(connection, version)
     _place_loners(connection)
@@ -55,37 +60,19 @@ def _fill_conversations(connection: apsw.Connection) -> None:
 
 def _cut_cycles(connection: apsw.Connection) -> bool:
     """Make the oldest session of every cycle a root; return whether there was a cycle."""
-    parents = dict(
-        connection.execute(
-            "SELECT id, parent_session_id FROM sessions WHERE conversation_id IS NULL"
-        )
+    without = fetch(
+        connection,
+        "SELECT id, parent_session_id, started_at FROM sessions WHERE conversation_id IS NULL",
     )
-    cut = set()
-    safe: set[str] = set()
-    for start in parents:
-        path: list[str] = []
-        current = start
-        while current not in safe and current not in path:
-            path.append(current)
-            current = parents[current]
-        if current in path:
-            circle = path[path.index(current) :]
-            cut.add(_oldest(connection, circle))
-        safe.update(path)
+    started = {session_id: time for session_id, _, time in without}
+    roots = roots_of({row[0]: row[1] for row in without}, lambda one: (started[one], one))
+    cut = set(roots.values())
     for session_id in cut:
         connection.execute(
             "UPDATE sessions SET parent_session_id = NULL WHERE id = ?", (session_id,)
         )
         logger.warning("Session %s was its own ancestor; it is a root now", session_id)
     return bool(cut)
-
-
-def _oldest(connection: apsw.Connection, session_ids: list[str]) -> str:
-    started = [
-        (connection.execute("SELECT started_at FROM sessions WHERE id = ?", (one,)).get, one)
-        for one in session_ids
-    ]
-    return min(started)[1]
 
 
 def _fill_edge_kinds(connection: apsw.Connection, version: int) -> None:

@@ -12,8 +12,8 @@ from hermes_sessions.storage.provider import (
     SessionDBProvider,
     placeholders,
 )
+from hermes_sessions.storage.session_copy.checksums import Checksum, SessionChecksum, typed_rows
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
-from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 
 #: Sessions per page.
 PAGE: Final = 100
