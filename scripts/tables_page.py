@@ -34,7 +34,14 @@ are the store's own.
 
 Made by `scripts/tables_page.py` from `src/hermes_sessions/storage/tables.py`.
 """
-TYPES = {"serial": "number", "name": "key", "text": "text", "real": "real", "integer": "number"}
+TYPES = {
+    "serial": "number",
+    "name": "key",
+    "text": "text",
+    "real": "real",
+    "integer": "number",
+    "bytes": "bytes",
+}
 MEANINGS = {"json": "JSON", "value": "JSON", "time": "time", "flag": "flag"}
 OF_SESSIONS = ("sessions", "messages", "rewinds", "session_model_usage")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_sessions.errors import (
     BackupDamaged,
     BackupRefused,
+    BlobDamaged,
     ConfigError,
     ConstraintViolated,
     ConversationHeld,
@@ -125,6 +126,7 @@ __all__ = [
     "BackupDamaged",
     "BackupRefused",
     "BackupRule",
+    "BlobDamaged",
     "Conditions",
     "ConfigError",
     "ConstraintViolated",

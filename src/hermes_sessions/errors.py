@@ -35,6 +35,7 @@ the next step.
         │   │   └── StoreMissing              the store does not exist yet
         │   └── StoreIOError                  the disk failed a read or a write
         ├── StoreCorrupt                      the file is damaged
+        │   └── BlobDamaged                   the bytes of a blob are not those that were stored
         ├── NotADatabase                      the file is something else
         ├── SchemaRefused                     written by a version this one must not write to
         ├── UnsafeStore (PermissionError)     owned by another user
@@ -230,6 +231,18 @@ class StoreIOError(StoreUnavailable):
 
 class StoreCorrupt(StoreError):
     """The file is damaged. It was not changed."""
+
+
+class BlobDamaged(StoreCorrupt):
+    """The bytes of a blob are not those that were stored; the rest of the store can be used."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(
+            f"The blob {digest} is damaged: its bytes are not those that were stored. Store the "
+            f"same bytes again with put_blob(), or restore a backup. To find all of them: "
+            f"hermes doctor"
+        )
 
 
 class NotADatabase(StoreError):

@@ -10,7 +10,12 @@ from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.tables import ALL_TABLES, Table
 
-_KINDS = {"TEXT": {"text", "name"}, "REAL": {"real"}, "INTEGER": {"integer", "serial"}}
+_KINDS = {
+    "TEXT": {"text", "name"},
+    "REAL": {"real"},
+    "INTEGER": {"integer", "serial"},
+    "BLOB": {"bytes"},
+}
 
 
 @pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     )
     from hermes_sessions.storage.records import (
         AnchoredView,
+        BlobReference,
+        BlobSweep,
         ConversationMessage,
         ExportedSession,
         HandoffState,
@@ -1004,6 +1006,44 @@ class AsyncSessionDB(AsyncHandle):
     ) -> OptimizeResult:
         """See `SessionDB.optimize_search`."""
         return await self._call(self._db.optimize_search, rebuild=rebuild, on_progress=on_progress)
+
+    # ── blobs ─────────────────────────────────────────────────────────────────────────────────
+
+    async def put_blob(
+        self, data: bytes | bytearray | memoryview, *, namespace: str | None = None, key: str = ""
+    ) -> str:
+        """See `SessionDB.put_blob`."""
+        return await self._call(self._db.put_blob, data, namespace=namespace, key=key)
+
+    async def get_blob(self, digest: str) -> bytes:
+        """See `SessionDB.get_blob`."""
+        return await self._call(self._db.get_blob, digest)
+
+    def iter_blob(self, digest: str) -> AsyncGenerator[bytes, None]:
+        """See `SessionDB.iter_blob`; leave it early inside ``contextlib.aclosing``."""
+        return self._iterate(self._db.iter_blob, digest)
+
+    async def get_blob_size(self, digest: str) -> int | None:
+        """See `SessionDB.get_blob_size`."""
+        return await self._call(self._db.get_blob_size, digest)
+
+    async def add_blob_reference(self, digest: str, namespace: str, key: str = "") -> None:
+        """See `SessionDB.add_blob_reference`."""
+        await self._call(self._db.add_blob_reference, digest, namespace, key)
+
+    async def remove_blob_references(self, namespace: str, key: str | None = None) -> int:
+        """See `SessionDB.remove_blob_references`."""
+        return await self._call(self._db.remove_blob_references, namespace, key)
+
+    async def list_blob_references(
+        self, namespace: str, key: str | None = None
+    ) -> list[BlobReference]:
+        """See `SessionDB.list_blob_references`."""
+        return await self._call(self._db.list_blob_references, namespace, key)
+
+    async def sweep_blobs(self) -> BlobSweep:
+        """See `SessionDB.sweep_blobs`."""
+        return await self._call(self._db.sweep_blobs)
 
     # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
 

@@ -407,6 +407,21 @@ class SpaceReport(TypedDict):
     complete: bool
 
 
+class BlobReference(TypedDict):
+    """Who keeps a blob."""
+
+    namespace: str
+    key: str
+    digest: str
+
+
+class BlobSweep(TypedDict):
+    """The blobs that a sweep removed."""
+
+    removed: int
+    bytes: int
+
+
 class MaintenanceReport(TypedDict):
     """What automatic maintenance did."""
 

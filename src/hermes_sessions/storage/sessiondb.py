@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.provider_registry import OpenedProvider
     from hermes_sessions.storage.records import (
         AnchoredView,
+        BlobReference,
+        BlobSweep,
         ConversationMessage,
         ExportedSession,
         HandoffState,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
         TopicBinding,
         TrashedSession,
     )
+    from hermes_sessions.storage.repositories.blobs import Blobs
     from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
     from hermes_sessions.storage.repositories.deletion import Deletion
     from hermes_sessions.storage.repositories.export_import import ExportImport
@@ -126,6 +129,7 @@ class SessionDB:
     _handoffs: LazyRepository[Handoffs] = LazyRepository("handoffs", "Handoffs")
     _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
     _topics: LazyRepository[Topics] = LazyRepository("topics", "Topics")
+    _blobs: LazyRepository[Blobs] = LazyRepository("blobs", "Blobs")
     _meta: LazyRepository[Meta] = LazyRepository("meta", "Meta")
     _export_import: LazyRepository[ExportImport] = LazyRepository("export_import", "ExportImport")
 
@@ -1373,6 +1377,62 @@ class SessionDB:
         with *rebuild*, build it again from the messages. Returns ``indexed`` and ``rebuilt``.
         """
         return self._search.optimize(rebuild=rebuild, on_progress=on_progress)
+
+    # ── blobs ─────────────────────────────────────────────────────────────────────────────────
+
+    def put_blob(
+        self, data: bytes | bytearray | memoryview, *, namespace: str | None = None, key: str = ""
+    ) -> str:
+        """Store bytes and return their digest, the BLAKE2b-256 in hex; equal bytes are stored once.
+
+        With *namespace*, in which your program keeps blobs, and a *key* of yours, it is kept until
+        `remove_blob_references`. Without, for a day: refer to it until then.
+        """
+        return self._blobs.put(data, namespace, key)
+
+    def get_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob.
+
+        Raises:
+            NotFound: it does not exist.
+            BlobDamaged: its bytes are not those that were stored.
+        """
+        return self._blobs.get(digest)
+
+    def iter_blob(self, digest: str) -> Iterator[bytes]:
+        """Yield the bytes of a blob in parts of at most 256 KiB, each read on its own; raises as
+        `get_blob` does, for damage after the last part at the latest.
+        """
+        return self._blobs.iterate(digest)
+
+    def get_blob_size(self, digest: str) -> int | None:
+        """Return the number of bytes of a blob, or None if it does not exist."""
+        return self._blobs.size(digest)
+
+    def add_blob_reference(self, digest: str, namespace: str, key: str = "") -> None:
+        """Keep a stored blob until the reference is removed; a reference that exists stays.
+
+        Raises:
+            NotFound: the blob does not exist.
+        """
+        self._blobs.refer(digest, namespace, key)
+
+    def remove_blob_references(self, namespace: str, key: str | None = None) -> int:
+        """Remove the references of a key, or of a whole namespace; return how many there were.
+
+        `sweep_blobs`, and maintenance, then remove blobs that nothing refers to.
+        """
+        return self._blobs.remove_references(namespace, key)
+
+    def list_blob_references(self, namespace: str, key: str | None = None) -> list[BlobReference]:
+        """Return the references of a namespace, or of one key in it, in the order of the keys."""
+        return self._blobs.references(namespace, key)
+
+    def sweep_blobs(self) -> BlobSweep:
+        """Remove the blobs that nothing refers to, in one short transaction each; return how many
+        were ``removed``, and their ``bytes``.
+        """
+        return self._blobs.sweep()
 
     # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
 

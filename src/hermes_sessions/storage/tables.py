@@ -11,17 +11,19 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 #: ``serial``: a generated number. ``name``: text of bounded length that may be part of a key.
-Kind = Literal["serial", "name", "text", "real", "integer"]
+Kind = Literal["serial", "name", "text", "real", "integer", "bytes"]
 #: What the value is: ``amount`` is money, ``flag`` 0 or 1, ``number`` an id or a position.
 #: ``json`` is text for callers; ``value`` is JSON that they give and see as the value it says.
-Holds = Literal["text", "json", "value", "content", "time", "count", "amount", "flag", "number"]
+Holds = Literal[
+    "text", "json", "value", "content", "time", "count", "amount", "flag", "number", "bytes"
+]
 #: ``given``: callers state and see it. ``shown``: they see it. ``exported``: only exports have it.
 #: ``hidden``: the store's own.
 Access = Literal["given", "shown", "exported", "hidden"]
 #: How whole stores are copied: ``session`` and ``lane``: a row belongs to one of these; ``row``: on
-#: its own; ``proof``: likewise, but it stays in a copy when its original goes; ``backup``: only
-#: backups have it.
-Carried = Literal["session", "lane", "row", "proof", "backup"]
+#: its own; ``proof``: likewise, but it stays in a copy when its original goes; ``blob``: before
+#: what refers to it; ``backup``: only backups have it.
+Carried = Literal["session", "lane", "row", "proof", "blob", "backup"]
 
 _HELD: Final[dict[Kind, Holds]] = {
     "serial": "number",
@@ -29,6 +31,7 @@ _HELD: Final[dict[Kind, Holds]] = {
     "text": "text",
     "real": "time",
     "integer": "count",
+    "bytes": "bytes",
 }
 
 
@@ -1509,6 +1512,66 @@ INTEGRATION_TABLES: Final = (
     ),
 )
 
+#: Bytes by content address: see docs/decisions/0024-blobs.md.
+BLOBS: Final = Table(
+    "blobs",
+    ("digest",),
+    (
+        Column("digest", "name", "The BLAKE2b-256 of the bytes, in hex.", required=True),
+        Column("size", "integer", "The number of bytes.", required=True),
+        Column("parts", "integer", "The number of parts.", required=True),
+        Column("compression", "text", "`zlib`; empty if the parts are as they are.", required=True),
+        Column("created_at", "real", "When it was first stored.", required=True),
+        Column(
+            "kept_until",
+            "real",
+            "Until when it is kept without a reference; 0 if its reference came with it.",
+            required=True,
+        ),
+    ),
+    doc="Bytes that are stored once, such as attachments and checkpoints.",
+    carried="blob",
+)
+BLOB_PARTS: Final = Table(
+    "blob_parts",
+    ("digest", "part"),
+    (
+        Column("digest", "name", "The blob that it is a part of.", required=True),
+        Column("part", "integer", "Its number, from 0.", required=True, meaning="number"),
+        Column("data", "bytes", "At most 256 KiB of the blob, compressed or not.", required=True),
+    ),
+    doc="The bytes of blobs.",
+    carried="blob",
+)
+BLOB_REFERENCES: Final = Table(
+    "blob_references",
+    ("kind", "owner", "item", "digest"),
+    (
+        Column(
+            "kind",
+            "name",
+            "What needs the blob: `message`, `namespace`, or `state:` and the scope of a document.",
+            required=True,
+        ),
+        Column(
+            "owner",
+            "name",
+            "The message's session, the namespace, or the owner of the document.",
+            required=True,
+        ),
+        Column(
+            "item",
+            "name",
+            "The message's ordinal, the key in the namespace, or the document's name.",
+            required=True,
+        ),
+        Column("digest", "name", "The blob.", required=True),
+    ),
+    (Index("idx_blob_references_digest", ("digest",)),),
+    doc="What needs a blob; one without any is removed.",
+)
+BLOB_TABLES: Final = (BLOBS, BLOB_PARTS, BLOB_REFERENCES)
+
 #: Kept beside the search index, which each database declares itself.
 SEARCH_TABLES: Final = (
     Table(
@@ -1637,7 +1700,7 @@ TABLES_BY_STEP: Final = {
     "0006_erasure": ERASURE_TABLES,
     "0007_holds": HOLD_TABLES,
     "0008_changes": STALE_TABLES,
-    "0009_integrations": INTEGRATION_TABLES,
+    "0009_integrations": (*INTEGRATION_TABLES, *BLOB_TABLES),
 }
 #: Every table that all databases have.
 ALL_TABLES: Final = tuple(table for tables in TABLES_BY_STEP.values() for table in tables)

@@ -63,6 +63,8 @@ def _value(column: Column, number: int) -> Any:
         return number
     if column.kind == "real":
         return number + 0.1
+    if column.kind == "bytes":
+        return bytes(range(256)) * number
     return f"{column.name} {number} {ODD}" if column.kind == "text" else f"{column.name} {number}"
 
 

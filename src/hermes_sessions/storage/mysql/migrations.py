@@ -62,6 +62,7 @@ _TYPES: Final = {
     "text": "LONGTEXT",
     "real": "DOUBLE",
     "integer": "BIGINT",
+    "bytes": "LONGBLOB",
 }
 #: A title is bounded before characters are escaped; this is as much as an index takes.
 _TITLE: Final = "VARCHAR(768)"

@@ -214,7 +214,10 @@ class _Stream:
         if self._aside is None:
             return None
         line = self._aside.readline()
-        return tuple(json.loads(line)) if line else None
+        if not line:
+            return None
+        values = json.loads(line)
+        return tuple([bytes(value) if type(value) is list else value for value in values])
 
     def set_aside(self) -> None:
         """Read the rest, so that the connection is free for another statement."""
@@ -224,8 +227,8 @@ class _Stream:
         aside = SpooledTemporaryFile(_KEPT_IN_MEMORY, "w+", encoding="ascii")  # noqa: SIM115
         self._aside = aside
         while (row := cursor.fetchone()) is not None:
-            # ASCII and on one line for any text.
-            aside.write(json.dumps(row))
+            # ASCII and on one line for any text; bytes, which text never has, are lists.
+            aside.write(json.dumps(row, default=list))
             aside.write("\n")
         aside.seek(0)
 
@@ -271,6 +274,8 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
             )
         elif type(value) is int:
             parts.append(str(value))
+        elif isinstance(value, bytes):
+            parts.append(f"x'{value.hex()}'")
         elif type(value) is float and isfinite(value):
             text = repr(value)
             # With an exponent, the server reads it as a double and not as a decimal.

@@ -46,6 +46,7 @@ _TYPES: Final = {
     "text": 'TEXT COLLATE "C"',
     "real": "DOUBLE PRECISION",
     "integer": "BIGINT",
+    "bytes": "BYTEA",
 }
 #: The key that numbered variants of a title share; see model.title.family_key.
 _GENERATED: Final = {

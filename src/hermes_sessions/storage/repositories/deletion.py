@@ -18,6 +18,7 @@ from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.blobs import Blobs
 from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.repositories.holds import (
     conversations_on_hold,
@@ -80,6 +81,7 @@ class Deletion:
     def __init__(self, store: StoreContext) -> None:
         self._store = store
         self._meta = Meta(store)
+        self._blobs = Blobs(store)
 
     def delete(self, session_ids: Iterable[str], sessions_dir: str | Path | None) -> int:
         """See `SessionDB.delete_sessions`."""
@@ -89,6 +91,7 @@ class Deletion:
             if gone:
                 existed += 1
                 self.finish_pending_deletions()
+                self._blobs.sweep_sessions(gone)
                 _remove_files(gone, sessions_dir)
         return existed
 
@@ -105,6 +108,7 @@ class Deletion:
         for session_id in purged:
             self._store.provider.write(partial(_doom_trashed, session_id))
             self.finish_pending_deletions()
+        self._blobs.sweep_sessions(purged)
         _remove_files(purged, sessions_dir)
         return len(purged)
 
@@ -146,6 +150,7 @@ class Deletion:
             del waiting[len(waiting) - gone.conversations :]
             if gone.unfinished:
                 self.finish_pending_deletions()
+            self._blobs.sweep_sessions(gone.session_ids)
             pruned += len(gone.session_ids)
             _remove_files(gone.session_ids, sessions_dir)
             if on_progress is not None:
@@ -193,6 +198,7 @@ class Deletion:
             purged = self.purge_trash(kept_days, sessions_dir)
             if purged:
                 result["purged"] = purged
+            self._blobs.sweep()
             if vacuum and (result["pruned"] or purged):
                 try:
                     self._store.provider.reclaim()

@@ -14,7 +14,14 @@ from hermes_sessions.storage.tables import SESSIONS, Column, Table
 
 #: Position of the title among the values that depend on other sessions of a store.
 _TITLE: Final = [c.name for c in SESSIONS.copied if c.compared == "place"].index("title")
-_TYPES: Final = {"serial": int, "integer": int, "real": float, "name": str, "text": str}
+_TYPES: Final = {
+    "serial": int,
+    "integer": int,
+    "real": float,
+    "name": str,
+    "text": str,
+    "bytes": bytes,
+}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -149,6 +156,8 @@ def _settled(table: Table, row: Row, columns: Sequence[Column]) -> Row:
 
 def _converted(value: Any, wanted: type) -> Any:
     """Return the value in the wanted type; raise ValueError if that would lose something."""
+    if wanted is bytes:
+        raise ValueError(value)
     if wanted is str:
         return value.decode("utf-8") if isinstance(value, bytes) else str(value)
     number = float(value) if wanted is float or isinstance(value, float) else int(value)

@@ -29,6 +29,7 @@ _TYPES: Final = {
     "text": "TEXT",
     "real": "REAL",
     "integer": "INTEGER",
+    "bytes": "BLOB",
 }
 #: The name that numbered variants of a title share; see model.title.family_key.
 _GENERATED: Final = {

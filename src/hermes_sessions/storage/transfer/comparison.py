@@ -18,6 +18,7 @@ from hermes_sessions.storage.session_copy.reader import (
     pages,
     sessions_among,
 )
+from hermes_sessions.storage.transfer.blob_copy import compare_blobs
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.side_rows import (
     CHANGED,
@@ -111,6 +112,7 @@ def compare_stores(
         on_progress(done, total)
     beside = Counter[str]()
     differences += compare_side_rows(first, second, beside)
+    differences += compare_blobs(first, second, beside)
     return Comparison(sessions, messages, differences, beside)
 
 

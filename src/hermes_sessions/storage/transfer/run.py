@@ -34,6 +34,7 @@ from hermes_sessions.storage.session_copy.reader import (
 from hermes_sessions.storage.session_copy.row_ids import highest_id, is_any_id_taken
 from hermes_sessions.storage.session_import.parents import place_all_conversations
 from hermes_sessions.storage.store_context import StoreContext
+from hermes_sessions.storage.transfer.blob_copy import copy_blobs
 from hermes_sessions.storage.transfer.comparison import (
     Verdict,
     judge,
@@ -131,6 +132,8 @@ class Transfer:
             StoreError: a store cannot be used; call again later to resume.
         """
         require_room(self._target, self._ledger, self._merge)
+        # Before what refers to them; references follow with the other tables.
+        copy_blobs(self._source, self._target, time.time())
         if self._since is None:
             self._copy_all()
         self._compare_all()
@@ -139,6 +142,8 @@ class Transfer:
             self._require_nothing_else()
         if self._merge is not None:
             place_all_conversations(self._target)
+        # Those that came meanwhile, too.
+        self._report.differences += copy_blobs(self._source, self._target, time.time())
         self._report.differences += copy_side_rows(
             self._source, self._target, self._ledger, self._merge
         )

@@ -35,6 +35,7 @@ import pytest
 
 #: One module per subject.
 SUBJECTS: Final = (
+    "blobs",
     "concurrency",
     "conversation",
     "deletion",
@@ -72,6 +73,7 @@ SUBJECTS: Final = (
 # Failures then show the values that were compared; it must happen before the modules are imported.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers")))
 
+from hermes_sessions_testing.conformance.blobs import TestBlobs
 from hermes_sessions_testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
 from hermes_sessions_testing.conformance.conversation import TestConversation
 from hermes_sessions_testing.conformance.deletion import TestDeletion, TestErasure
@@ -129,6 +131,7 @@ __all__ = [
     "TestAnchors",
     "TestArchive",
     "TestAtomicity",
+    "TestBlobs",
     "TestClosing",
     "TestCompressionLocks",
     "TestContinuation",

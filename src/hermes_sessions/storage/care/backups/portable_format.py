@@ -3,11 +3,13 @@
 A line is a table's name and the values of a row, in the order of the columns in the manifest. The
 rows of a session are adjacent and followed by a line with its checksum; then come the other tables.
 Text is as in the columns of a database: the store's codec escapes what UTF-8 cannot represent.
+Bytes are base64.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -166,8 +168,13 @@ def _all_rows(tx: ReadTransaction, table: Table) -> Iterator[Row]:
 
 
 def _line(table: str, row: Row) -> bytes:
-    values = [encode_text(value) if type(value) is str else value for value in row]
-    return _dump([table, *values]).encode("utf-8") + b"\n"
+    return _dump([table, *map(_portable, row)]).encode("utf-8") + b"\n"
+
+
+def _portable(value: Any) -> Any:
+    if type(value) is bytes:
+        return b64encode(value).decode("ascii")
+    return encode_text(value) if type(value) is str else value
 
 
 def sum_line(found: BackedUpSession) -> bytes:
@@ -270,6 +277,9 @@ class _RowFormat:
             is_fit = type(value) is float
         elif column.kind in ("serial", "integer"):
             is_fit = type(value) is int and -_LARGEST <= value < _LARGEST
+        elif column.kind == "bytes":
+            value = _bytes(value)
+            is_fit = value is not None
         else:
             is_fit = type(value) is str
             value = decode_text(value) if is_fit else value
@@ -278,6 +288,13 @@ class _RowFormat:
                 f"{self.table.name}.{column.name} contains {value!r:.60}, which has the wrong type"
             )
         return value
+
+
+def _bytes(value: Any) -> bytes | None:
+    try:
+        return b64decode(value, validate=True) if type(value) is str else None
+    except ValueError:
+        return None
 
 
 def _row_formats(container: Container) -> dict[str, _RowFormat]:

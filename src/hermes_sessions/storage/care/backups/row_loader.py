@@ -122,7 +122,7 @@ def _batches(container: Container) -> Iterator[_Batch]:
             row = (*row[:_PARENT], None, *row[_PARENT + 1 :])
         batch.setdefault(table.name, []).append(row)
         rows += 1
-        characters += sum(len(value) for value in row if isinstance(value, str))
+        characters += sum(len(value) for value in row if isinstance(value, (str, bytes)))
         if rows >= _BATCH or characters >= _BATCH_CHARACTERS:
             yield batch
             batch, rows, characters = {}, 0, 0

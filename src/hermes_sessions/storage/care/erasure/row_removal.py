@@ -20,6 +20,7 @@ from hermes_sessions.storage.care.erasure.shared_rooms import erase_in_room, era
 from hermes_sessions.storage.care.erasure.targets import ErasureTargets
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.blobs import Blobs
 from hermes_sessions.storage.repositories.deletion import Deletion, detach_children
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
@@ -101,7 +102,15 @@ def remove(store: StoreContext, targets: ErasureTargets) -> Counts:
     if targets.are_of_people:
         removed += write(partial(_of_chats, targets=targets))
     removed += write(partial(_delete_foreign_rows, targets=targets))
+    removed["blobs"] += _blobs(store, targets)
     return removed
+
+
+def _blobs(store: StoreContext, targets: ErasureTargets) -> int:
+    """Remove the blobs that only the erased messages needed."""
+    blobs = Blobs(store)
+    sessions = [*targets.session_ids, *targets.rooms]
+    return blobs.sweep_sessions(sessions, at_once=True)["removed"] + blobs.sweep()["removed"]
 
 
 def fence_off(tx: WriteTransaction, store: StoreContext, session_id: str) -> None:

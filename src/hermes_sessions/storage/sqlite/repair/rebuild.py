@@ -28,7 +28,7 @@ _SKIPPED_TABLES: Final = frozenset(
     "schema_version".split()
 )
 _FIRST: Final = ("sessions", "messages")
-_DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
+_DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0, "BLOB": b""}
 _MEMBERS: Final = "SELECT id, parent_session_id, started_at, conversation_id FROM sessions"
 _LOST_SOURCE: Final = "unknown"
 
@@ -214,6 +214,8 @@ def _fitting(column: _Column, value: Any) -> Any:
         stand_in = int(column.default or 0) if given else _DEFAULT_VALUES.get(column.kind, "")
     if value is None:
         return stand_in
+    if column.kind == "BLOB":
+        return value if isinstance(value, bytes) else stand_in
     if column.kind != "TEXT":
         return value if isinstance(value, (int, float)) else stand_in
     if isinstance(value, bytes):
