@@ -24,6 +24,7 @@ the next step.
         │   ├── UnknownSession                a write names a session that does not exist
         │   ├── StaleFence                    the writer no longer holds the conversation
         │   ├── ConversationHeld              another process holds the conversation
+        │   ├── RevisionConflict              it changed since the caller read it
         │   └── OnHold                        the conversation must not be deleted
         ├── StatementRefused (sqlite3.OperationalError, sqlite3.ProgrammingError)
         ├── StoreUnavailable (sqlite3.OperationalError)
@@ -168,6 +169,22 @@ class ConversationHeld(ConstraintViolated):
             f"The conversation of session {session_id!r} has been held by {holder} since "
             f"{_utc('%Y-%m-%d %H:%M:%S', since)} UTC. Try again when it is done, or stop it "
             f"there; if it is gone, the conversation is free at {_utc('%H:%M:%S', until)} UTC."
+        )
+
+
+class RevisionConflict(ConstraintViolated):
+    """Another writer changed a session or document since the caller read it; nothing was written.
+
+    ``expected`` is the revision that the caller stated, ``actual`` the stored one.
+    """
+
+    def __init__(self, what: str, expected: int, actual: int) -> None:
+        """*what* names what changed, such as ``Session 's1'``."""
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"{what} is at revision {actual}, not {expected}: another writer changed it. Read it "
+            f"again, then repeat the change with expected_revision={actual}."
         )
 
 

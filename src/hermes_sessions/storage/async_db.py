@@ -220,9 +220,13 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.sanitize_title`; not awaited, because it asks no database."""
         return SessionDB.sanitize_title(title)
 
-    async def set_session_title(self, session_id: str, title: str | None) -> bool:
+    async def set_session_title(
+        self, session_id: str, title: str | None, *, expected_revision: int | None = None
+    ) -> bool:
         """See `SessionDB.set_session_title`."""
-        return await self._call(self._db.set_session_title, session_id, title)
+        return await self._call(
+            self._db.set_session_title, session_id, title, expected_revision=expected_revision
+        )
 
     async def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
         """See `SessionDB.set_auto_title_if_empty`."""
@@ -270,13 +274,21 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_metadata`."""
         return await self._call(self._db.get_metadata, session_id, scope=scope)
 
-    async def set_metadata(self, session_id: str, metadata: Mapping[str, Any]) -> Metadata:
+    async def set_metadata(
+        self, session_id: str, metadata: Mapping[str, Any], *, expected_revision: int | None = None
+    ) -> Metadata:
         """See `SessionDB.set_metadata`."""
-        return await self._call(self._db.set_metadata, session_id, metadata)
+        return await self._call(
+            self._db.set_metadata, session_id, metadata, expected_revision=expected_revision
+        )
 
-    async def update_metadata(self, session_id: str, changes: Mapping[str, Any]) -> Metadata:
+    async def update_metadata(
+        self, session_id: str, changes: Mapping[str, Any], *, expected_revision: int | None = None
+    ) -> Metadata:
         """See `SessionDB.update_metadata`."""
-        return await self._call(self._db.update_metadata, session_id, changes)
+        return await self._call(
+            self._db.update_metadata, session_id, changes, expected_revision=expected_revision
+        )
 
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
@@ -310,6 +322,7 @@ class AsyncSessionDB(AsyncHandle):
         *,
         system_prompt: str | None = None,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> str:
         """See `SessionDB.continue_session`."""
         return await self._call(
@@ -319,6 +332,7 @@ class AsyncSessionDB(AsyncHandle):
             messages,
             system_prompt=system_prompt,
             fence=fence,
+            expected_revision=expected_revision,
         )
 
     async def finalize_orphaned_compression_sessions(self) -> int:
@@ -438,6 +452,7 @@ class AsyncSessionDB(AsyncHandle):
         payload: Any = None,
         payload_private: bool = False,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> int:
         """See `SessionDB.append_message`."""
         return await self._call(
@@ -460,23 +475,50 @@ class AsyncSessionDB(AsyncHandle):
             payload=payload,
             payload_private=payload_private,
             fence=fence,
+            expected_revision=expected_revision,
         )
 
     async def append_messages(
-        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None = None
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> list[int]:
         """See `SessionDB.append_messages`."""
-        return await self._call(self._db.append_messages, session_id, messages, fence=fence)
+        return await self._call(
+            self._db.append_messages,
+            session_id,
+            messages,
+            fence=fence,
+            expected_revision=expected_revision,
+        )
 
     async def replace_messages(
-        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None = None
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> None:
         """See `SessionDB.replace_messages`."""
-        await self._call(self._db.replace_messages, session_id, messages, fence=fence)
+        await self._call(
+            self._db.replace_messages,
+            session_id,
+            messages,
+            fence=fence,
+            expected_revision=expected_revision,
+        )
 
-    async def clear_messages(self, session_id: str, *, fence: int | None = None) -> None:
+    async def clear_messages(
+        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+    ) -> None:
         """See `SessionDB.clear_messages`."""
-        await self._call(self._db.clear_messages, session_id, fence=fence)
+        await self._call(
+            self._db.clear_messages, session_id, fence=fence, expected_revision=expected_revision
+        )
 
     async def get_messages(
         self,
@@ -560,17 +602,37 @@ class AsyncSessionDB(AsyncHandle):
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
     async def rewind_to_message(
-        self, session_id: str, message_id: int, *, fence: int | None = None
+        self,
+        session_id: str,
+        message_id: int,
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> RewindResult:
         """See `SessionDB.rewind_to_message`."""
-        return await self._call(self._db.rewind_to_message, session_id, message_id, fence=fence)
+        return await self._call(
+            self._db.rewind_to_message,
+            session_id,
+            message_id,
+            fence=fence,
+            expected_revision=expected_revision,
+        )
 
     async def restore_rewound(
-        self, session_id: str, *, rewind_id: int | None = None, fence: int | None = None
+        self,
+        session_id: str,
+        *,
+        rewind_id: int | None = None,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> int:
         """See `SessionDB.restore_rewound`."""
         return await self._call(
-            self._db.restore_rewound, session_id, rewind_id=rewind_id, fence=fence
+            self._db.restore_rewound,
+            session_id,
+            rewind_id=rewind_id,
+            fence=fence,
+            expected_revision=expected_revision,
         )
 
     async def list_rewinds(self, session_id: str) -> list[RewindRecord]:

@@ -2,8 +2,10 @@
 
 The documented verbs, each one line of delegation. Behaviour lives in ``repositories``. Every verb
 is safe to call from any thread; every write is one transaction and durable when the call returns,
-unless its docstring says otherwise. Sessions in the trash are hidden from every verb but those of
-the trash itself. To verbs that take a *scope*, a session outside it does not exist.
+unless its docstring says otherwise. A write with *expected_revision* happens only if the session
+still has the ``revision`` that `SessionDB.get_session` returned; else it raises `RevisionConflict`.
+Sessions in the trash are hidden from every verb but those of the trash itself. To verbs that take a
+*scope*, a session outside it does not exist.
 """
 
 from __future__ import annotations
@@ -388,15 +390,18 @@ class SessionDB:
         """
         return titles_model.sanitize_title(title)
 
-    def set_session_title(self, session_id: str, title: str | None) -> bool:
+    def set_session_title(
+        self, session_id: str, title: str | None, *, expected_revision: int | None = None
+    ) -> bool:
         """Set the title, or clear it with a blank one; return whether the session exists.
 
         A title held by an earlier session of the same compression chain moves to this one.
 
         Raises:
             TitleTaken, InvalidTitle: both are ValueErrors; nothing was written.
+            RevisionConflict: the session is not at *expected_revision*.
         """
-        return self._titles.set(session_id, title)
+        return self._titles.set(session_id, title, expected_revision=expected_revision)
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
         """Set a generated title unless the session has one; a taken title gets the next number.
@@ -459,20 +464,35 @@ class SessionDB:
         """Return the metadata of a session; {} without any and for an unknown id."""
         return self._labels.metadata(session_id, scope)
 
-    def set_metadata(self, session_id: str, metadata: Mapping[str, Any]) -> Metadata:
+    def set_metadata(
+        self,
+        session_id: str,
+        metadata: Mapping[str, Any],
+        *,
+        expected_revision: int | None = None,
+    ) -> Metadata:
         """Replace the metadata of a session and of the rest of its compression chain; return it.
 
         Raises:
             UnknownSession: there is no such session.
             InvalidInput: it is not a JSON object, or is larger than 64 KiB.
+            RevisionConflict: the session is not at *expected_revision*.
         """
-        return self._labels.set_metadata(session_id, metadata)
+        return self._labels.set_metadata(session_id, metadata, expected_revision=expected_revision)
 
-    def update_metadata(self, session_id: str, changes: Mapping[str, Any]) -> Metadata:
+    def update_metadata(
+        self,
+        session_id: str,
+        changes: Mapping[str, Any],
+        *,
+        expected_revision: int | None = None,
+    ) -> Metadata:
         """Overwrite the keys of *changes* in the metadata of a session, like `set_metadata`, and
         keep the others; return all of it. The value None removes a key.
         """
-        return self._labels.update_metadata(session_id, changes)
+        return self._labels.update_metadata(
+            session_id, changes, expected_revision=expected_revision
+        )
 
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
@@ -506,6 +526,7 @@ class SessionDB:
         *,
         system_prompt: str | None = None,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> str:
         """Continue a session under a new id, with *messages* instead of its own, and return that
         id; all of it happens or nothing.
@@ -518,9 +539,15 @@ class SessionDB:
             UnknownSession: there is no such session.
             InvalidInput: it is continued already, or the new id or a message cannot be used.
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
         """
         return self._continuations.start(
-            session_id, new_session_id, messages, system_prompt=system_prompt, fence=fence
+            session_id,
+            new_session_id,
+            messages,
+            system_prompt=system_prompt,
+            fence=fence,
+            expected_revision=expected_revision,
         )
 
     def finalize_orphaned_compression_sessions(self) -> int:
@@ -669,6 +696,7 @@ class SessionDB:
         payload: Any = None,
         payload_private: bool = False,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> int:
         """Store one message at the end of a session and return its id.
 
@@ -682,6 +710,7 @@ class SessionDB:
             MessageTooLarge, InvalidInput: nothing was written.
             StaleFence: *fence* is not the token that holds the conversation.
             ConversationHeld: *fence* is None, and another holder has a lease on the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
         """
         return self._messages.append(
             session_id,
@@ -704,6 +733,7 @@ class SessionDB:
                 "payload_private": payload_private,
             },
             fence=fence,
+            expected_revision=expected_revision,
         )
 
     def append_messages(
@@ -712,12 +742,15 @@ class SessionDB:
         messages: Iterable[Mapping[str, Any]],
         *,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> list[int]:
         """Store several messages in one transaction and return their ids, in order.
 
         Each is a mapping with the parameters of `append_message`; all are stored or none.
         """
-        return self._messages.append_many(session_id, messages, fence=fence)
+        return self._messages.append_many(
+            session_id, messages, fence=fence, expected_revision=expected_revision
+        )
 
     def replace_messages(
         self,
@@ -725,17 +758,25 @@ class SessionDB:
         messages: Iterable[Mapping[str, Any]],
         *,
         fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> None:
         """Replace the whole transcript, in one transaction; the old one survives any error.
 
         Raises:
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
         """
-        self._messages.replace(session_id, messages, fence=fence)
+        self._messages.replace(
+            session_id, messages, fence=fence, expected_revision=expected_revision
+        )
 
-    def clear_messages(self, session_id: str, *, fence: int | None = None) -> None:
-        """Delete every message of a session and keep its row; *fence* as in `replace_messages`."""
-        self._messages.clear(session_id, fence=fence)
+    def clear_messages(
+        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+    ) -> None:
+        """Delete every message of a session and keep its row; *fence* and *expected_revision* as
+        in `replace_messages`.
+        """
+        self._messages.clear(session_id, fence=fence, expected_revision=expected_revision)
 
     def get_messages(
         self,
@@ -826,7 +867,12 @@ class SessionDB:
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
     def rewind_to_message(
-        self, session_id: str, message_id: int, *, fence: int | None = None
+        self,
+        session_id: str,
+        message_id: int,
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> RewindResult:
         """Hide a user message and everything after it; nothing is deleted.
 
@@ -836,11 +882,19 @@ class SessionDB:
         Raises:
             InvalidInput: the message is not a user message of this session.
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
         """
-        return self._rewinds.rewind(session_id, message_id, fence=fence)
+        return self._rewinds.rewind(
+            session_id, message_id, fence=fence, expected_revision=expected_revision
+        )
 
     def restore_rewound(
-        self, session_id: str, *, rewind_id: int | None = None, fence: int | None = None
+        self,
+        session_id: str,
+        *,
+        rewind_id: int | None = None,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> int:
         """Undo the newest rewind that is still in force, or the one with *rewind_id*; return how
         many messages came back.
@@ -852,8 +906,11 @@ class SessionDB:
             InvalidInput: the session went on or was rewound further since, and the error names
                 the calls that lead back; or it has no such rewind.
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
         """
-        return self._rewinds.restore(session_id, rewind_id, fence=fence)
+        return self._rewinds.restore(
+            session_id, rewind_id, fence=fence, expected_revision=expected_revision
+        )
 
     def list_rewinds(self, session_id: str) -> list[RewindRecord]:
         """Return the record of every rewind of a session, oldest first."""

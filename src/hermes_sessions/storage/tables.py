@@ -39,8 +39,9 @@ class Column(NamedTuple):
     """One column.
 
     ``references`` names a table whose id it holds. ``holds`` follows from the kind unless stated.
-    ``compared`` as ``place``: the value depends on other sessions of the store. A column that is
-    not ``copied`` describes one database only. ``generated``: the database computes it.
+    ``compared`` as ``place``: the value depends on other sessions of the store; as ``never``:
+    sessions that differ in it alone are the same. A column that is not ``copied`` describes one
+    database only. ``generated``: the database computes it.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Column(NamedTuple):
     references: str | None = None
     access: Access = "given"
     meaning: Holds | None = None
-    compared: Literal["content", "place"] = "content"
+    compared: Literal["content", "place", "never"] = "content"
     copied: bool = True
     documented: bool = False
     #: Whether only messages of an assistant have it.
@@ -475,7 +476,7 @@ SESSIONS: Final = Table(
                 required=True,
                 default=0,
                 access="hidden",
-                compared="place",
+                compared="never",
             ),
             Column(
                 "revision",

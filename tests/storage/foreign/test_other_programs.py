@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions import SessionDB
+from hermes_sessions import RevisionConflict, SessionDB
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
@@ -73,6 +73,38 @@ class OlderHermes:
 
     def reopen_session(self, session_id: str) -> None:
         self._run("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", session_id)
+
+
+def revision(db: SessionDB, session_id: str) -> int:
+    session = db.get_session(session_id)
+    assert session is not None
+    return session["revision"]
+
+
+def test_their_appends_and_rewinds_raise_the_revision(shared: Shared) -> None:
+    """Decision 0022: what raises `next_ordinal` or `rewind_count` counts, whoever writes it."""
+    with shared.open(clock=FrozenClock()) as db:
+        talk(db, "a")
+        seen = revision(db, "a")
+        OlderHermes(shared.program, NOON).append_message("a", "user", "of another program")
+        assert revision(db, "a") == seen + 1
+        with pytest.raises(RevisionConflict) as raised:
+            db.append_message("a", "assistant", "to what I saw", expected_revision=seen)
+        assert (raised.value.expected, raised.value.actual) == (seen, seen + 1)
+        shared.program.run("UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ?", "a")
+        assert revision(db, "a") == seen + 2
+        assert db.append_message("a", "assistant", "to what is there", expected_revision=seen + 2)
+
+
+def test_their_other_changes_leave_it(shared: Shared) -> None:
+    """Programs that know only the documented columns cannot count them."""
+    with shared.open(clock=FrozenClock()) as db:
+        talk(db, "a")
+        seen = revision(db, "a")
+        shared.program.run("UPDATE messages SET content = ? WHERE session_id = ?", "changed", "a")
+        shared.program.run("UPDATE sessions SET title = ? WHERE id = ?", "renamed", "a")
+        db.list_sessions_rich()
+        assert revision(db, "a") == seen
 
 
 # ── what they write shows ─────────────────────────────────────────────────────────────────────

@@ -15,10 +15,10 @@ from hermes_sessions.model.ids import require_bounded, require_new_id
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.leases import lock_session
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.messages import append_prepared
 from hermes_sessions.storage.repositories.new_message import prepare
+from hermes_sessions.storage.repositories.revisions import lock_revision
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant
@@ -43,6 +43,7 @@ class Continuations:
         *,
         system_prompt: str | None,
         fence: int | None,
+        expected_revision: int | None,
     ) -> str:
         """See `SessionDB.continue_session`."""
         require_new_id(new_session_id)
@@ -54,7 +55,7 @@ class Continuations:
         ]
 
         def work(tx: WriteTransaction) -> None:
-            lock_session(tx, self._store, session_id, fence)
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
             row = tx.one(
                 f"SELECT source, user_id, model, model_config, system_prompt, title "
                 f"FROM sessions WHERE id = ? AND {VISIBLE}",

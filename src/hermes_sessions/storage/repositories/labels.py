@@ -10,6 +10,10 @@ from hermes_sessions.errors import UnknownSession
 from hermes_sessions.model import labels
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.revisions import (
+    require_revision,
+    require_revision_number,
+)
 from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     decode_metadata,
@@ -39,18 +43,24 @@ class Labels:
             )
         return decode_metadata(row[0]) if row else {}
 
-    def set_metadata(self, session_id: str, metadata: Mapping[str, Any]) -> Metadata:
+    def set_metadata(
+        self, session_id: str, metadata: Mapping[str, Any], *, expected_revision: int | None
+    ) -> Metadata:
         """See `SessionDB.set_metadata`."""
         text = labels.metadata_text(metadata)
-        return decode_metadata(self._change(session_id, "metadata", lambda _: text))
+        return decode_metadata(
+            self._change(session_id, "metadata", lambda _: text, expected_revision)
+        )
 
-    def update_metadata(self, session_id: str, changes: Mapping[str, Any]) -> Metadata:
+    def update_metadata(
+        self, session_id: str, changes: Mapping[str, Any], *, expected_revision: int | None
+    ) -> Metadata:
         """See `SessionDB.update_metadata`."""
 
         def merged(stored: str | None) -> str | None:
             return labels.metadata_text(labels.merged_metadata(decode_metadata(stored), changes))
 
-        return decode_metadata(self._change(session_id, "metadata", merged))
+        return decode_metadata(self._change(session_id, "metadata", merged, expected_revision))
 
     def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
         """See `SessionDB.set_tags`."""
@@ -90,11 +100,16 @@ class Labels:
         return decode_tags(self._change(session_id, "tags", column))
 
     def _change(
-        self, session_id: str, column: str, changed: Callable[[str | None], str | None]
+        self,
+        session_id: str,
+        column: str,
+        changed: Callable[[str | None], str | None],
+        expected_revision: int | None = None,
     ) -> str | None:
         """Write what *changed* makes of a column to every session of a compression chain; return
         it.
         """
+        require_revision_number(expected_revision)
         settle_first(self._store)
         for_update = self._store.provider.dialect.for_update
 
@@ -106,10 +121,13 @@ class Labels:
             )
             if row is None:
                 raise UnknownSession(session_id)
+            if expected_revision is not None:
+                require_revision(tx, self._store, session_id, expected_revision)
             conversation_id, chain_id, stored = row
             text = changed(stored)
             tx.run(
-                f"UPDATE sessions SET {column} = ? WHERE conversation_id = ? AND chain_id = ?",
+                f"UPDATE sessions SET {column} = ?, change_count = change_count + 1 "
+                f"WHERE conversation_id = ? AND chain_id = ?",
                 (text, conversation_id, chain_id),
             )
             return text

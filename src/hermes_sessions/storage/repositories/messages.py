@@ -23,10 +23,10 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.repositories.leases import (
     fence_condition,
-    lock_session,
     release_expired_lease_or_raise,
 )
 from hermes_sessions.storage.repositories.new_message import NewMessage, calls_in, prepare
+from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rows import (
     ASSISTANT_FIELDS,
     MESSAGE_FIELDS,
@@ -141,12 +141,15 @@ class Messages:
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
-    def append(self, session_id: str, message: Record, *, fence: int | None) -> int:
+    def append(
+        self, session_id: str, message: Record, *, fence: int | None, expected_revision: int | None
+    ) -> int:
         """See `SessionDB.append_message`."""
         prepared = self._prepare(message, self._store.clock())
         provider = self._store.provider
         stored: int | None = None
-        if provider.dialect.appends_in_one_step and prepared.external_id is None:
+        is_plain = prepared.external_id is None and expected_revision is None
+        if provider.dialect.appends_in_one_step and is_plain:
             stored = provider.append_one(
                 NewRow(
                     session_id=session_id,
@@ -160,15 +163,17 @@ class Messages:
             )
         if stored is None:
             # The general path also finds out why the fast path was refused.
-            stored = provider.write(
-                lambda tx: append_prepared(tx, self._store, session_id, [prepared], fence)[0],
-                isolated=False,
-            )
+            stored = self._append(session_id, [prepared], fence, expected_revision)[0]
         self._on_change(1)
         return stored
 
     def append_many(
-        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None,
+        expected_revision: int | None,
     ) -> list[int]:
         """See `SessionDB.append_messages`."""
         now = self._store.clock()
@@ -184,15 +189,31 @@ class Messages:
             prepared.append(self._prepare(message, now + index * _MICROSECOND))
         if not prepared:
             return []
-        stored = self._store.provider.write(
-            lambda tx: append_prepared(tx, self._store, session_id, prepared, fence),
-            isolated=False,
-        )
+        stored = self._append(session_id, prepared, fence, expected_revision)
         self._on_change(len(prepared))
         return stored
 
+    def _append(
+        self,
+        session_id: str,
+        messages: Sequence[NewMessage],
+        fence: int | None,
+        expected_revision: int | None,
+    ) -> list[int]:
+        def work(tx: WriteTransaction) -> list[int]:
+            if expected_revision is not None:
+                lock_revision(tx, self._store, session_id, fence, expected_revision)
+            return append_prepared(tx, self._store, session_id, messages, fence)
+
+        return self._store.provider.write(work, isolated=False)
+
     def replace(
-        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None,
+        expected_revision: int | None,
     ) -> None:
         """See `SessionDB.replace_messages`."""
         now = self._store.clock()
@@ -206,7 +227,8 @@ class Messages:
             prepared.append(self._prepare(fields, now + index * _MICROSECOND))
 
         def work(tx: WriteTransaction) -> None:
-            lock_session(tx, self._store, session_id, fence)
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
+            raise_revision(tx, session_id)
             delete_messages(tx, session_id)
             if prepared:
                 append_prepared(tx, self._store, session_id, prepared, fence)
@@ -214,11 +236,12 @@ class Messages:
         self._store.provider.write(work)
         self._on_change(max(1, len(prepared)))
 
-    def clear(self, session_id: str, *, fence: int | None) -> None:
+    def clear(self, session_id: str, *, fence: int | None, expected_revision: int | None) -> None:
         """See `SessionDB.clear_messages`."""
 
         def work(tx: WriteTransaction) -> None:
-            lock_session(tx, self._store, session_id, fence)
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
+            raise_revision(tx, session_id)
             delete_messages(tx, session_id)
 
         self._store.provider.write(work)

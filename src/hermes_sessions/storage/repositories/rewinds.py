@@ -9,6 +9,7 @@ from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session
 from hermes_sessions.storage.repositories.messages import refresh_summary
+from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
@@ -29,12 +30,19 @@ class Rewinds:
     def __init__(self, store: StoreContext) -> None:
         self._store = store
 
-    def rewind(self, session_id: str, message_id: int, *, fence: int | None) -> RewindResult:
+    def rewind(
+        self,
+        session_id: str,
+        message_id: int,
+        *,
+        fence: int | None,
+        expected_revision: int | None,
+    ) -> RewindResult:
         """See `SessionDB.rewind_to_message`."""
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> RewindResult:
-            lock_session(tx, self._store, session_id, fence)
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
             return self._rewind(tx, session_id, message_id, now)
 
         return self._store.provider.write(work)
@@ -99,12 +107,19 @@ class Rewinds:
             "new_head_id": head_id,
         }
 
-    def restore(self, session_id: str, rewind_id: int | None, *, fence: int | None) -> int:
+    def restore(
+        self,
+        session_id: str,
+        rewind_id: int | None,
+        *,
+        fence: int | None,
+        expected_revision: int | None,
+    ) -> int:
         """See `SessionDB.restore_rewound`."""
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> int:
-            lock_session(tx, self._store, session_id, fence)
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
             return self._restore(tx, session_id, rewind_id, now)
 
         return self._store.provider.write(work)
@@ -127,6 +142,7 @@ class Rewinds:
             (session_id, rewind.id),
         )
         tx.run("UPDATE rewinds SET restored_at = ? WHERE id = ?", (now, rewind.id))
+        raise_revision(tx, session_id)
         refresh_summary(tx, session_id)
         return restored
 

@@ -10,6 +10,10 @@ from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import ancestors_of
+from hermes_sessions.storage.repositories.revisions import (
+    require_revision,
+    require_revision_number,
+)
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
@@ -28,16 +32,20 @@ class Titles:
     def __init__(self, store: StoreContext) -> None:
         self._store = store
 
-    def set(self, session_id: str, title: str | None) -> bool:
+    def set(self, session_id: str, title: str | None, *, expected_revision: int | None) -> bool:
         """See `SessionDB.set_session_title`."""
         wanted = rules.sanitize_title(title)
+        require_revision_number(expected_revision)
 
         def work(tx: WriteTransaction) -> bool:
+            if expected_revision is not None:
+                require_revision(tx, self._store, session_id, expected_revision)
             if wanted is not None:
                 _free_title(tx, session_id, wanted)
             return bool(
                 tx.run(
-                    f"UPDATE sessions SET title = ? WHERE id = ? AND {VISIBLE}",
+                    f"UPDATE sessions SET title = ?, change_count = change_count + 1 "
+                    f"WHERE id = ? AND {VISIBLE}",
                     (wanted, session_id),
                 )
             )
@@ -53,7 +61,8 @@ class Titles:
         def work(tx: WriteTransaction) -> bool:
             return bool(
                 tx.run(
-                    f"UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL AND {VISIBLE}",
+                    f"UPDATE sessions SET title = ?, change_count = change_count + 1 "
+                    f"WHERE id = ? AND title IS NULL AND {VISIBLE}",
                     (free_variant(tx, wanted), session_id),
                 )
             )
@@ -139,4 +148,7 @@ def _free_title(tx: WriteTransaction, session_id: str, title: str) -> None:
     own = tx.one("SELECT chain_id FROM sessions WHERE id = ?", (session_id,))
     if own is None or own[0] != holder[1] or holder[0] not in ancestors_of(tx, session_id):
         raise TitleTaken(title, holder[0])
-    tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder[0],))
+    tx.run(
+        "UPDATE sessions SET title = NULL, change_count = change_count + 1 WHERE id = ?",
+        (holder[0],),
+    )

@@ -92,6 +92,8 @@ _splitters: Final[dict[str, _Splitter]] = {}
 def _splitter(table: Table) -> _Splitter:
     inner, outer, later = list[int](), list[int](), list[tuple[int, Column]]()
     for number, column in enumerate(table.copied):
+        if column.compared == "never":
+            continue
         if column.since is not None:
             later.append((number, column))
         else:

@@ -225,11 +225,21 @@ def _summarize(
         columns["tool_call_count"] = sum(calls_in(m.values[_TOOL_CALLS]) for m in in_force)
     columns["preview"] = next((_preview(m) for m in messages if m.active and _shows(m)), None)
     columns["next_ordinal"] = messages[-1].ordinal + 1 if messages else 1
+    columns["change_count"] = _change_count(record, columns) if ours else 0
     newest = max((m.values[_TIMESTAMP] for m in in_force), default=columns["started_at"])
     stated = value_checks.time("last_active", record.get("last_active")) if ours else None
     columns["last_active"] = newest if stated is None else stated
     if record.get("archived") and columns["archived_at"] is None:
         columns["archived_at"] = columns["last_active"]
+
+
+def _change_count(record: Mapping[str, Any], columns: Mapping[str, Any]) -> int:
+    """Return the count with which the session has the revision of the export."""
+    revision = value_checks.integer("revision", record.get("revision")) or 0
+    if revision > MAX_KEPT_ID:
+        return 0
+    others = int(columns["next_ordinal"]) + int(columns["rewind_count"])
+    return max(0, revision - others + 1)
 
 
 _ROLE: Final = STORED_FIELDS.index("role")

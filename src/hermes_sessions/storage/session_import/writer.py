@@ -15,6 +15,7 @@ from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import require_free
 from hermes_sessions.storage.repositories.messages import refresh_thread
+from hermes_sessions.storage.repositories.revisions import raise_revision
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
@@ -71,6 +72,8 @@ class WriteState:
     #: Maps rewind ids of the file to those of the store.
     rewind_ids: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    #: The revision of the stored session before the import.
+    revision: int = 0
 
 
 def begin(
@@ -89,7 +92,7 @@ def begin(
     """
     require_free(tx, store, [incoming.id])
     row = tx.one(
-        f"SELECT trashed_at, next_ordinal, rewind_count, title FROM sessions "
+        f"SELECT trashed_at, next_ordinal, rewind_count, title, revision FROM sessions "
         f"WHERE id = ?{store.provider.dialect.for_update}",
         (incoming.id,),
     )
@@ -101,7 +104,7 @@ def begin(
     elif row is None:
         raise SessionChanged
     else:
-        *state, stored_title = row
+        *state, stored_title, begun.revision = row
         if state != [None, standing.next_ordinal, standing.rewind_count]:
             raise SessionChanged
         if stored_title is None and incoming.columns["title"] is not None:
@@ -310,11 +313,24 @@ def finish(
             ),
         )
     if standing.relation is Relation.GROWN:
+        _raise_revision(tx, incoming, begun)
         _merge_extra(tx, incoming)
         refresh_thread(tx, incoming.id)
     _write_usage(tx, store, incoming)
     if incoming.rewinds:
         point_rewinds(tx, incoming.id)
+
+
+def _raise_revision(tx: WriteTransaction, incoming: IncomingSession, begun: WriteState) -> None:
+    """Bring the revision up to that of the export, and above the one before the import."""
+    count = incoming.columns["change_count"]
+    tx.run(
+        "UPDATE sessions SET change_count = ? WHERE id = ? AND change_count < ?",
+        (count, incoming.id, count),
+    )
+    row = tx.one("SELECT revision FROM sessions WHERE id = ?", (incoming.id,))
+    if row is not None and row[0] <= begun.revision:
+        raise_revision(tx, incoming.id)
 
 
 def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:

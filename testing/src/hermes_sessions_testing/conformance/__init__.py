@@ -55,6 +55,7 @@ SUBJECTS: Final = (
     "messages",
     "payloads",
     "retention",
+    "revisions",
     "rewind",
     "search",
     "search_filters",
@@ -110,6 +111,7 @@ from hermes_sessions_testing.conformance.messages import (
 )
 from hermes_sessions_testing.conformance.payloads import TestPayloadReader, TestPayloads
 from hermes_sessions_testing.conformance.retention import TestPruning, TestRetention
+from hermes_sessions_testing.conformance.revisions import TestRevisions
 from hermes_sessions_testing.conformance.rewind import TestReplacement, TestRewind
 from hermes_sessions_testing.conformance.search import TestSearch
 from hermes_sessions_testing.conformance.search_filters import TestSearchFilters
@@ -171,6 +173,7 @@ __all__ = [
     "TestReadOnly",
     "TestReplacement",
     "TestRetention",
+    "TestRevisions",
     "TestRewind",
     "TestScope",
     "TestSearch",

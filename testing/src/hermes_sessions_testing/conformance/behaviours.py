@@ -125,6 +125,9 @@ BEHAVIOURS: Final[dict[int, str]] = {
     116: "Payloads are read by range of ordinals; a limit takes the newest, oldest first.",
     117: "Tags are folded, sorted and shared by a compression chain; metadata is a JSON object.",
     118: "Lists and searches select by tags and by values of the metadata.",
+    119: "The revision of a session grows with every change of its messages, labels or state.",
+    120: "A write that expects another revision stores nothing; the error has both numbers.",
+    121: "Of writers that expect the same revision, exactly one succeeds.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)
