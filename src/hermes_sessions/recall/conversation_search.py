@@ -19,7 +19,7 @@ from hermes_sessions.storage.search.answer import Hit, SearchAnswer, SearchRepor
 from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
-from hermes_sessions.text.query.tree import Node, Query, terms_of
+from hermes_sessions.text.query.tree import Node, Query, terms_of, words_of
 from hermes_sessions.text.relevance import Match, scores
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _comparable(
             window = store.messages_around(hit.session_id, hit.id, 0)["window"]
             if window:
                 deciding.append((hit, _match(hit, window[0])))
-    points = scores([match for _, match in deciding], terms_of(gathered.tree))
+    points = scores([match for _, match in deciding], words_of(gathered.tree))
     return {
         hit.id: _HitRank(_reading(gathered.readings, hit, match), -score)
         for (hit, match), score in zip(deciding, points, strict=True)

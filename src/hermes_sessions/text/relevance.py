@@ -1,34 +1,98 @@
 """Rank matches by relevance: the same list in the same order on every database.
 
-A match scores by how often it contains the query's terms and how rare they are among the candidates
-(BM25), how many of the terms it has, whether they are adjacent, whether the session's title
-contains them, and slightly by its age. Only the candidates are used for all of this.
+A match scores by how often it contains the query's words and how rare these are among the
+candidates (BM25; all forms of a word count as one), how many of them it has, whether they are
+adjacent, whether the session's title contains them, and slightly by its age. Then the messages
+around it count: an answer stands next to its question, and one good match makes its neighbours and
+its session more likely. Only the candidates are used for all of this.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.text.query.matcher import counter, folded
-from hermes_sessions.text.query.tree import Substring, Term
+from hermes_sessions.text.query.tree import Forms, Term
+from hermes_sessions.text.tokenizer import analyse, is_cjk
 
-_K1: Final = 1.2
-_B: Final = 0.6
-_COVERAGE: Final = 3.0
+_K1: Final = 0.9
+_B: Final = 0.3
+_COVERAGE: Final = 2.5
 _TOGETHER: Final = 1.0
 _TITLE: Final = 1.5
-_ROLE: Final = {"user": 0.3, "assistant": 0.2}
+_ROLE: Final = {"user": 0.2, "assistant": 0.1}
 #: Sources without a human writer or reader: reports and background work.
 BACKGROUND_SOURCES: Final = frozenset({"cron", "tool", "subagent"})
 _BACKGROUND_COST: Final = 1.0
-_RECENCY: Final = 0.5
+_RECENCY: Final = 0.3
 _RECENCY_DAYS: Final = 30.0
-#: Only this many characters of a text are examined.
+#: The share of its score that a match adds to the message after it, to the one before it, and to
+#: those two places away; and the share of the best score of a session that all its matches get.
+_TO_NEXT: Final = 0.4
+_TO_PREVIOUS: Final = 0.3
+_TWO_AWAY: Final = 0.25
+_TO_SESSION: Final = 0.25
+#: For a question: what a match loses that is a question, too, and what a match gains that has a
+#: time where the question asks for one.
+_ALSO_ASKS: Final = 0.5
+_HAS_TIME: Final = 1.0
+#: Only this many characters of a text are examined; analysing beyond ASCII takes longer.
 _LONGEST: Final = 50_000
+_LONGEST_NOT_ASCII: Final = 10_000
+
+_ASKS: Final = frozenset(
+    "what when where which who whom whose why how did does do is are was were can could should "
+    "wann was wer wie warum wo welche quand comment pourquoi qui que quel quelle où cuándo cómo "
+    "qué quién dónde quando come perché chi cosa como quem onde".split()
+)
+_ASKS_FOR_TIME: Final = frozenset("when wann quand cuándo cuando quando когда".split())
+_TIME_ASKED: Final = re.compile(
+    r"\b(?:how long|(?:what|which) (?:date|day|month|year|time|week))\b"
+    r"|何時|何时|什么时候|いつ|언제"
+)
+_TIMES: Final = frozenset(
+    "yesterday today tomorrow tonight last next ago week weeks weekend month months year years day "
+    "days morning evening night monday tuesday wednesday thursday friday saturday sunday january "
+    "february march april may june july august september october november december recently since "
+    "summer winter spring autumn fall soon".split()
+)
+
+
+class Question(NamedTuple):
+    """What the wording of a query asks for."""
+
+    #: Whether it is a question, not a list of keywords.
+    is_one: bool = False
+    #: Whether it is plain language: many words without symbols, of which a match can lack some.
+    is_plain: bool = False
+    asks_for_time: bool = False
+
+
+#: From this many words without symbols a query counts as plain language.
+_PLAIN_WORDS: Final = 4
+_PLAIN_WORD: Final = re.compile(r"\w+(?:['’-]\w+)*[’',.!?\uff1f;:]*")
+_OPERATORS: Final = frozenset({"AND", "OR", "NOT"})
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
+_KEYWORDS: Final = Question()
+
+
+def question_in(text: str) -> Question:
+    """Return what the wording of a query asks for."""
+    lowered = text.lower()
+    words = lowered.split()
+    if not words:
+        return _KEYWORDS
+    has_words_only = all(map(_PLAIN_WORD.fullmatch, words)) and _OPERATORS.isdisjoint(text.split())
+    is_one = has_words_only and (words[0] in _ASKS or words[-1].endswith(_QUESTION_MARKS))
+    is_plain = is_one or (has_words_only and len(words) >= _PLAIN_WORDS)
+    for_time = words[0] in _ASKS_FOR_TIME or _TIME_ASKED.search(lowered) is not None
+    return Question(is_one, is_plain, for_time)
 
 
 class Match:
@@ -54,50 +118,138 @@ class Match:
         self.ordinal = ordinal
 
     @computed_once
+    def text(self) -> str:
+        """Its texts, joined and cut."""
+        text = self.texts[0] if len(self.texts) == 1 else "\n".join(self.texts)
+        if len(text) <= _LONGEST_NOT_ASCII or (len(text) <= _LONGEST and text.isascii()):
+            return text
+        return text[: _LONGEST if text[:_LONGEST].isascii() else _LONGEST_NOT_ASCII]
+
+    @computed_once
     def folded(self) -> str:
         """Its texts, folded and joined."""
-        return folded("\n".join(self.texts)[:_LONGEST])
+        return folded(self.text)
+
+    @computed_once
+    def words(self) -> Counter[str]:
+        """How often it has each token; the parts of compound words count, too."""
+        return token_counts(self.text)
 
 
-def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[float]:
-    """Return the score of each match, in the given order."""
+def token_counts(text: str) -> Counter[str]:
+    """Return how often a text has each token, parts of compound words included."""
+    words, extras = analyse(text)
+    counts = Counter(words)
+    if extras:
+        counts.update(extras)
+    return counts
+
+
+class _WordCounter:
+    """Counts one word of the query, in all its forms, in a match."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._tokens: set[str] = set()
+        self._others: list[Callable[[str], int]] = []
+        for term in forms:
+            if isinstance(term, Term) and len(term.parts) == 1 and not term.parts[0].prefix:
+                token = term.parts[0].token
+                if not is_cjk(token):
+                    self._tokens.add(token)
+                    continue
+            self._others.append(counter(term))
+
+    def count(self, words: Counter[str], text: str) -> int:
+        """Count in the tokens and the folded text of a match."""
+        found = 0
+        for token in self._tokens & words.keys():
+            found += words[token]
+        for count in self._others:
+            found += count(text)
+        return found
+
+
+def scores(
+    matches: Sequence[Match], wanted: Sequence[Forms], question: Question = _KEYWORDS
+) -> list[float]:
+    """Return the score of each match, in the given order; *wanted* are the words of the query."""
     if not matches:
         return []
-    counters = [counter(term) for term in terms]
-    counts = [[count(match.folded) for count in counters] for match in matches]
+    counters = [_WordCounter(forms) for forms in wanted]
+    counts = [[c.count(match.words, match.folded) for c in counters] for match in matches]
     total = len(matches)
     average = sum(len(match.folded) for match in matches) / total or 1.0
     weights = [
         math.log(1 + (total - having + 0.5) / (having + 0.5)) + 0.1
-        for having in (sum(1 for row in counts if row[i]) for i in range(len(terms)))
+        for having in (sum(1 for row in counts if row[i]) for i in range(len(wanted)))
     ]
-    newest = max(match.timestamp for match in matches)
-    pairs = _neighbours(terms)
+    pairs = _neighbours(wanted)
     titles: dict[str, float] = {}
-    result = []
+    bases = []
     for match, row in zip(matches, counts, strict=True):
         length = _K1 * (1 - _B + _B * len(match.folded) / average)
         score = sum(
             weight * number * (_K1 + 1) / (number + length)
             for weight, number in zip(weights, row, strict=True)
+            if number
         )
-        if terms:
-            score += _COVERAGE * sum(1 for number in row if number) / len(terms)
+        if wanted:
+            score += _COVERAGE * sum(1 for number in row if number) / len(wanted)
             if match.title not in titles:
-                titles[match.title] = _share(counters, folded(match.title))
+                titles[match.title] = _share(counters, match.title)
             score += _TITLE * titles[match.title]
         if pairs:
             # A pair can only be adjacent where both words occur.
             together = [count for i, count in pairs if row[i] and row[i + 1]]
             score += _TOGETHER * sum(1 for count in together if count(match.folded)) / len(pairs)
-        score += _ROLE.get(match.role, 0.0)
-        if match.source in BACKGROUND_SOURCES:
-            score -= _BACKGROUND_COST
-        age_days = max(0.0, newest - match.timestamp) / 86400
-        score += _RECENCY / (1 + age_days / _RECENCY_DAYS)
-        # Rounded, so that floating-point differences between machines do not change the order.
-        result.append(round(score, 9))
+        if question.is_one and match.text.rstrip().endswith(_QUESTION_MARKS):
+            score -= _ALSO_ASKS
+        if question.asks_for_time and _has_time(match):
+            score += _HAS_TIME
+        bases.append(score)
+    newest = max(match.timestamp for match in matches)
+    # Rounded, so that floating-point differences between machines do not change the order.
+    return [
+        round(base + around + _prior(match, newest), 9)
+        for match, base, around in zip(matches, bases, _surroundings(matches, bases), strict=True)
+    ]
+
+
+def _surroundings(matches: Sequence[Match], bases: Sequence[float]) -> list[float]:
+    """Return what each match gains from the matches around it and from its session."""
+    at = {
+        (match.session_id, match.ordinal): base for match, base in zip(matches, bases, strict=True)
+    }
+    best: dict[str, float] = {}
+    for match, base in zip(matches, bases, strict=True):
+        best[match.session_id] = max(best.get(match.session_id, 0.0), base)
+    result = []
+    for match in matches:
+        session_id, ordinal = match.session_id, match.ordinal
+        before, after = at.get((session_id, ordinal - 1), 0.0), at.get((session_id, ordinal + 1), 0)
+        further = max(
+            at.get((session_id, ordinal - 2), 0.0), at.get((session_id, ordinal + 2), 0.0), 0.0
+        )
+        result.append(
+            max(_TO_NEXT * before, _TO_PREVIOUS * after, 0.0)
+            + _TWO_AWAY * further
+            + _TO_SESSION * best[session_id]
+        )
     return result
+
+
+def _prior(match: Match, newest: float) -> float:
+    """Return the part of the score that does not depend on the query."""
+    score = _ROLE.get(match.role, 0.0)
+    if match.source in BACKGROUND_SOURCES:
+        score -= _BACKGROUND_COST
+    age_days = max(0.0, newest - match.timestamp) / 86400
+    return score + _RECENCY / (1 + age_days / _RECENCY_DAYS)
+
+
+def _has_time(match: Match) -> bool:
+    words = match.words
+    return not _TIMES.isdisjoint(words) or any(word.isdecimal() for word in words)
 
 
 def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
@@ -113,17 +265,18 @@ def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
     )
 
 
-def _neighbours(terms: Sequence[Term | Substring]) -> list[tuple[int, Callable[[str], int]]]:
+def _neighbours(wanted: Sequence[Forms]) -> list[tuple[int, Callable[[str], int]]]:
     """Return adjacent words of the query, each with a function that counts the pair in a text."""
     return [
         (i, counter(Term(first.parts + second.parts, f"{first.raw} {second.raw}", second.prefix)))
-        for i, (first, second) in enumerate(pairwise(terms))
+        for i, (first, second) in enumerate(pairwise(forms[0] for forms in wanted))
         if isinstance(first, Term) and isinstance(second, Term) and not first.prefix
     ]
 
 
-def _share(counters: Sequence[Callable[[str], int]], text: str) -> float:
-    """Return the share of terms that occur in a folded text."""
-    if not counters or not text:
+def _share(counters: Sequence[_WordCounter], title: str) -> float:
+    """Return the share of words that occur in a title."""
+    if not counters or not title:
         return 0.0
-    return sum(1 for count in counters if count(text)) / len(counters)
+    words, text = token_counts(title), folded(title)
+    return sum(1 for each in counters if each.count(words, text)) / len(counters)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final, Literal
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
@@ -54,11 +55,13 @@ from hermes_sessions.text.query.tree import (
     Not,
     all_of,
     any_of,
+    is_bound,
     sides_of,
     spelled,
     terms_of,
+    words_of,
 )
-from hermes_sessions.text.relevance import BACKGROUND_SOURCES, order, scores
+from hermes_sessions.text.relevance import BACKGROUND_SOURCES, order, question_in, scores
 
 logger = Logger(__name__)
 
@@ -79,6 +82,11 @@ Sort = Literal["relevance", "newest", "oldest"]
 
 #: The number of newest matches that are ranked by relevance.
 RANKED: Final = 200
+#: The newest matches that are ranked of each word of a longer query, and of each two words; how
+#: many words are looked up alone, and how many in pairs.
+_NEWEST_EACH: Final = 50
+_MAX_WORDS: Final = 32
+_MAX_PAIRED: Final = 8
 #: The most messages a scan reads when it looks inside words as the last step of relaxation,
 #: without a request for it in the query.
 SCANNED_UNASKED: Final = 4_000
@@ -242,6 +250,7 @@ class _Search:
         self._report = report
         self._start = start
         self._by_time = request.sort != "relevance"
+        self._question = question_in(request.text)
         #: The result list from its beginning, or from the cursor's key, as far as it is needed.
         self._listed: list[MatchedMessage] = []
         #: Whether the list continues by time after its end here.
@@ -301,27 +310,32 @@ class _Search:
         return before + self._request.limit + 1
 
     def _relax(self, node: Node) -> list[Node]:
-        """Try the steps of relaxation until one finds something; return the trees that were tried.
+        """Try the steps of relaxation until one finds something, and until a page is full unless
+        the query is a few words that were found as asked; return the trees that were tried.
 
-        After a query without exact matches, further steps are added until a page is full; the hits
-        of an earlier step come first.
+        The hits of an earlier step come first.
         """
         tried: list[Node] = []
+        is_plain = self._question.is_plain and not is_bound(node)
         for name, reading in steps(node):
             if name == INSIDE_WORDS:
                 if self._listed:
                     break
                 self._reader.budget = min(self._reader.budget, SCANNED_UNASKED)
             tried.append(reading)
-            was_empty = not self._listed
+            before = len(self._listed)
             self._list(reading, spread=name == ANY_WORD)
-            if was_empty and self._listed:
+            if before and len(self._listed) > before:
+                self._note_further_hits(name, before)
+            elif self._listed and not before:
                 self._report.step = name
                 if name == INSIDE_WORDS:
                     self._report.notes.append(
                         "Nothing matched as whole words; searched inside words."
                     )
-            if self._listed and (name == AS_ASKED or len(self._listed) >= self._needed_length()):
+            if len(self._listed) >= self._needed_length():
+                break
+            if self._listed and name == AS_ASKED and not is_plain:
                 break
             if not self._request.relax:
                 break
@@ -379,18 +393,31 @@ class _Search:
 
     def _pool(self, node: Node, *, spread: bool) -> list[MatchedMessage]:
         """Return the matches to rank: the newest, from different words, sessions and sources."""
-        pool: dict[int, MatchedMessage] = {}
-        parts = alternatives(node) if spread else [node]
-        # Take the newest matches of each word, so that a frequent word does not hide a rare one.
-        share = max(RANKED // 4, RANKED // len(parts)) if spread else RANKED
-        for part in parts:
-            found = self._reader.last_stored(part, share)
-            pool |= {item.id: item for item in found}
-            if len(found) == share:
-                pool |= {item.id: item for item in self._diversify(part, found)}
+        found = self._reader.last_stored(node, RANKED)
+        pool = {item.id: item for item in found}
+        if len(found) == RANKED:
+            pool |= {item.id: item for item in self._diversify(node, found)}
+            if spread:
+                pool |= {item.id: item for item in self._older_matches(alternatives(node))}
         for item in self._reader.by_title(node):
             pool.setdefault(item.id, item)
         return list(pool.values())
+
+    def _older_matches(self, parts: list[Node]) -> list[MatchedMessage]:
+        """Return the newest matches of each word and of each pair of frequent words, so that
+        neither a frequent word hides a rare one nor a new match hides an old one with more words.
+        """
+        matches: list[MatchedMessage] = []
+        frequent: list[Node] = []
+        for part in parts[:_MAX_WORDS]:
+            found = self._reader.last_stored(part, _NEWEST_EACH)
+            matches += found
+            if len(found) == _NEWEST_EACH:
+                frequent.append(part)
+        for first, second in combinations(frequent[:_MAX_PAIRED], 2):
+            if (both := all_of([first, second])) is not None:
+                matches += self._reader.last_stored(both, _NEWEST_EACH)
+        return matches
 
     def _diversify(self, node: Node, found: list[MatchedMessage]) -> list[MatchedMessage]:
         """Return more matches, without background sources and without the sessions that have most
@@ -413,11 +440,16 @@ class _Search:
         return others
 
     def _rank(self, found: list[MatchedMessage], node: Node) -> list[MatchedMessage]:
-        points = scores([item.match for item in found], terms_of(node))
+        points = scores([item.match for item in found], words_of(node), self._question)
         self._report.ranked = max(self._report.ranked, len(found))
         for item, score in zip(found, points, strict=True):
             item.score = score
         return [found[i] for i in order([item.match for item in found], points)]
+
+    def _note_further_hits(self, step: str, before: int) -> None:
+        self._report.notes.append(
+            f"The first {before:,} match {self._report.step}; more were found by {step}."
+        )
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────
 

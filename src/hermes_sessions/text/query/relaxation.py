@@ -90,7 +90,7 @@ def _with_forms(node: Node) -> Node:
             for form in sorted(forms)
             if form != node.parts[0].token
         ]
-        return any_of([node, *others]) or node
+        return Or((node, *others), forms=True) if others else node
     if isinstance(node, And):
         return all_of([_with_forms(child) for child in node.nodes]) or node
     if isinstance(node, Or):

@@ -6,6 +6,7 @@ goes further. Printing a query gives text that parses to the same query.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hermes_sessions.text.tokenizer import QueryToken
@@ -44,6 +45,8 @@ class Or:
     """At least one of these."""
 
     nodes: tuple[Node, ...]
+    #: Whether they are forms of one word, the one that was asked for first.
+    forms: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Not:
 
 
 Node = Term | Substring | And | Or | Not
+#: One word of a query: the term that was asked for, then its other forms.
+Forms = tuple[Term | Substring, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,31 @@ def terms_of(node: Node | None, *, wanted: bool = True) -> list[Term | Substring
         terms = (term for child in node.nodes for term in terms_of(child, wanted=wanted))
         return list(dict.fromkeys(terms))
     return [node]
+
+
+def words_of(node: Node | None) -> list[Forms]:
+    """Return the words that a match contains, in order, each with its forms, without excluded ones.
+
+    A term that occurs again, also as a form of another word, is not repeated.
+    """
+    words: list[Forms] = []
+    known: set[Term | Substring] = set()
+    for forms in _forms_in(node):
+        new = tuple(term for term in forms if term not in known)
+        if forms[0] in new:
+            words.append(new)
+        known.update(forms)
+    return words
+
+
+def _forms_in(node: Node | None) -> Iterator[Forms]:
+    if isinstance(node, Or) and node.forms:
+        yield tuple(terms_of(node))
+    elif isinstance(node, (And, Or)):
+        for child in node.nodes:
+            yield from _forms_in(child)
+    elif isinstance(node, (Term, Substring)):
+        yield (node,)
 
 
 def is_bound(node: Node) -> bool:
@@ -130,11 +160,16 @@ def any_of(nodes: list[Node]) -> Node | None:
 def _joined(nodes: list[Node], kind: type[And] | type[Or]) -> Node | None:
     flat: list[Node] = []
     for node in nodes:
-        is_part = isinstance(node, kind) and not (isinstance(node, And) and node.explicit)
+        is_part = isinstance(node, kind) and not _is_whole(node)
         flat.extend(node.nodes if is_part and isinstance(node, (And, Or)) else (node,))
     if not flat:
         return None
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a node stays one part: joined by an operator, or the forms of one word."""
+    return (isinstance(node, And) and node.explicit) or (isinstance(node, Or) and node.forms)
 
 
 # Printing

@@ -330,6 +330,35 @@ class TestSearchAnswers:
             answer = db.search(query, relax=False)
             assert (answer.hits, answer.report.total) == ([], 0), query
 
+    def test_old_matches_with_more_words(self, db: SessionDB) -> None:
+        """An old message with two of the words ranks before hundreds of new ones with one."""
+        db.create_session("old", "cli")
+        db.append_message("old", "user", "the zeppelin needs a kettle", timestamp=1.0)
+        db.create_session("new", "cli")
+        db.append_messages(
+            "new",
+            [
+                {"role": "user", "content": f"{word} number {n}", "timestamp": 2.0 + n}
+                for n in range(300)
+                for word in ("zeppelin", "kettle", "balloon")
+            ],
+        )
+        answer = db.search("balloon zeppelin or my kettle", limit=5)
+        assert answer.report.step == "any of the words"
+        assert answer.hits[0].session_id == "old"
+
+    def test_plain_language_fills_a_page(self, db: SessionDB) -> None:
+        """A sentence found as asked also finds messages with some of its words, after it."""
+        db.create_session("s", "cli")
+        say(db, "s", "the kettle stands on the stove", "my kettle", "a stove")
+        answer = db.search("kettle stands on the stove")
+        texts = [hit.snippet_text for hit in answer.hits]
+        assert (texts[0], len(texts)) == ("the kettle stands on the stove", 3)
+        assert answer.report.step == "as asked"
+        note = "The first 1 match as asked; more were found by any of the words."
+        assert answer.report.notes == [note]
+        assert len(db.search("kettle stove").hits) == 1
+
     def test_what_every_step_keeps(self, db: SessionDB) -> None:
         """Exclusions, filters and quotes hold in every relaxation step."""
         say(db, "s", "we decided to migrate the database", "database of birds")
