@@ -236,7 +236,6 @@ REGISTRY = "hermes_sessions.storage.provider_registry"
 #: Modules that name a provider, and why they may.
 NAMES_PROVIDERS = {
     "hermes_sessions.config.settings": "declares the names and the default",
-    "hermes_sessions.drop_in.session_db": "raw SQL of callers is SQLite's",
     "hermes_state": "the documented module exports SQLite's schema and its version",
 }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hermes_sessions.storage.provider import OpenOptions
     from hermes_sessions.storage.provider_registry import OpenedProvider
-    from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
+    from hermes_sessions.storage.raw_sql import RawConnection, RawStatements
 
 T = TypeVar("T")
 
@@ -106,18 +106,19 @@ class SessionDB(sessiondb.SessionDB):
             self._side_file = None
 
     @computed_once
-    def _conn(self) -> Statements:
-        """A connection-like object; each statement is a transaction of its own."""
-        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-        from hermes_sessions.storage.sqlite.raw_sql import Statements
+    def _conn(self) -> RawStatements:
+        """A connection-like object for SQL written for SQLite; each statement is a transaction of
+        its own. On servers, statements are translated or refused.
 
-        provider = self.provider
-        if not isinstance(provider, SQLiteSessionDBProvider):
-            # Callers probe with getattr() for a connection to use.
-            raise AttributeError("raw SQL exists on SQLite stores only")  # noqa: TRY004
-        return Statements(lambda: provider)
+        Raises:
+            AttributeError: this database runs no such statements; callers probe with getattr().
+        """
+        statements = self.provider.raw_sql()
+        if statements is None:
+            raise AttributeError(f"{self.provider.name} runs no SQL of callers")
+        return statements
 
-    def _execute_write(self, fn: Callable[[BoundStatements], T]) -> T:
+    def _execute_write(self, fn: Callable[[RawConnection], T]) -> T:
         """Run *fn* with a connection-like object in one transaction."""
         return self._conn.transaction(fn)
 

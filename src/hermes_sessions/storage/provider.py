@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_sessions.config.settings import SessionDBSettings
+    from hermes_sessions.storage.raw_sql import RawStatements
     from hermes_sessions.storage.search.index_port import SearchIndex
 
 T = TypeVar("T")
@@ -406,6 +407,12 @@ class SessionDBProvider(ABC):
     def finish_steps(self) -> tuple[str, ...]:
         """Run the finishing steps, once no older version runs any more; return their names."""
         return ()
+
+    def raw_sql(self) -> RawStatements | None:
+        """Return an object like a connection for SQL of callers, written for SQLite; None if this
+        database does not run such statements.
+        """
+        return None
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

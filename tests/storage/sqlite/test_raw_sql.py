@@ -30,11 +30,8 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionDB]:
 
 
 def statements_of(db: SessionDB) -> Statements:
-    def provider() -> SQLiteSessionDBProvider:
-        assert isinstance(db.provider, SQLiteSessionDBProvider)
-        return db.provider
-
-    return Statements(provider)
+    assert isinstance(db.provider, SQLiteSessionDBProvider)
+    return db.provider.raw_sql()
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ from hermes_sessions.storage.servers.provider import (
     nothing_to_resolve,
 )
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS, time_limit
+from hermes_sessions.storage.servers.sql_translation import FUNCTIONS, ServerSyntax
 from hermes_sessions.storage.servers.unit_of_work import RetryUnit, run_unit
 
 if TYPE_CHECKING:
@@ -151,6 +152,12 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
     dialect: ClassVar[Dialect] = DIALECT
     server_checks: ClassVar[ServerChecks | None] = _CHECKS
     _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
+    _syntax: ClassVar[ServerSyntax] = ServerSyntax(
+        "MySQL",
+        # Independent of the session's time zone.
+        day="CAST(DATE(TIMESTAMPADD(SECOND, FLOOR({}), '1970-01-01')) AS CHAR)",
+        functions={**FUNCTIONS, "LENGTH": "CHAR_LENGTH"},
+    )
     _options: Options
 
     def __init__(self, options: Options) -> None:

@@ -26,6 +26,7 @@ from hermes_sessions.storage.mysql.server_session import (
     left_transaction,
 )
 from hermes_sessions.storage.provider import Params, Row, placeholders
+from hermes_sessions.storage.servers.driver import DescribedRows
 from hermes_sessions.storage.servers.unit_of_work import noted
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,13 @@ class MySQLTransaction:
             if self._open_stream is stream:
                 self._open_stream = None
             stream.close()
+
+    def described(self, sql: str, params: Params) -> DescribedRows:
+        """See `ServerTransaction.described`."""
+        cursor = self._ask(sql, params)
+        names = tuple(column[0] for column in cursor.description or ())
+        rows = [decode_row(row) for row in cursor.fetchall()] if names else []
+        return DescribedRows(names, rows, max(0, cursor.rowcount))
 
     def run(self, sql: str, params: Params = ()) -> int:
         """See `WriteTransaction.run`."""

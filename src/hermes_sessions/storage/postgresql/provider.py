@@ -40,6 +40,7 @@ from hermes_sessions.storage.servers.driver import DriverErrors, Mode
 from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.servers.provider import OUR_TABLES, ServerProvider
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
+from hermes_sessions.storage.servers.sql_translation import FUNCTIONS, ServerSyntax
 from hermes_sessions.storage.servers.unit_of_work import RetryUnit
 
 if TYPE_CHECKING:
@@ -83,6 +84,12 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
     dialect: ClassVar[Dialect] = DIALECT
     server_checks: ClassVar[ServerChecks | None] = _CHECKS
     _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
+    _syntax: ClassVar[ServerSyntax] = ServerSyntax(
+        "PostgreSQL",
+        day="to_char(to_timestamp({}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+        functions=FUNCTIONS,
+        places_nulls=True,
+    )
     _options: Options
 
     def __init__(self, conninfo: str = "", options: Options | None = None) -> None:

@@ -16,6 +16,7 @@ from psycopg.adapt import Loader
 from hermes_sessions.storage.codec import decode_row, encode_params
 from hermes_sessions.storage.postgresql.response_timeouts import ServerResponses
 from hermes_sessions.storage.provider import Params, Row
+from hermes_sessions.storage.servers.driver import DescribedRows
 from hermes_sessions.storage.servers.unit_of_work import noted
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,13 @@ class PsycopgTransaction:
                 cursor.close()
             # If the connection was lost meanwhile, only the second close sends nothing.
             cursor.close()
+
+    def described(self, sql: str, params: Params) -> DescribedRows:
+        """See `ServerTransaction.described`."""
+        cursor = self._cursor.execute(numbered(sql), encode_params(params))
+        names = tuple(column.name for column in cursor.description or ())
+        rows = [decode_row(row) for row in cursor.fetchall()] if names else []
+        return DescribedRows(names, rows, max(0, cursor.rowcount))
 
     def run(self, sql: str, params: Params = ()) -> int:
         """See `WriteTransaction.run`."""

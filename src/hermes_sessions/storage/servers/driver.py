@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from hermes_sessions.errors import StoreError
-from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.provider import Params, Row, WriteTransaction
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts
@@ -114,8 +114,21 @@ class ConnectionSource(Protocol):
         """Close the idle connections."""
 
 
+class DescribedRows(NamedTuple):
+    """The result of a statement with the names of its columns."""
+
+    #: Empty for a statement without rows.
+    names: tuple[str, ...]
+    rows: list[Row]
+    #: How many rows the statement matched.
+    matched: int
+
+
 class ServerTransaction(WriteTransaction, Protocol):
     """A transaction on a server that can be committed or rolled back."""
+
+    def described(self, sql: str, params: Params) -> DescribedRows:
+        """Run any statement and return its result. May raise errors of the driver."""
 
     @property
     def lent(self) -> Any:

@@ -29,6 +29,7 @@ from hermes_sessions.storage.provider import (
     Space,
     WriteTransaction,
 )
+from hermes_sessions.storage.raw_sql import RawStatements
 from hermes_sessions.storage.servers.driver import (
     ConnectionSource,
     DriverErrors,
@@ -44,6 +45,7 @@ from hermes_sessions.storage.servers.migrations import (
     steps_of,
 )
 from hermes_sessions.storage.servers.response_timeouts import RESOLVE_SECONDS, time_limit
+from hermes_sessions.storage.servers.sql_translation import ServerSyntax
 from hermes_sessions.storage.servers.unit_of_work import (
     NEVER,
     CommitUnknown,
@@ -84,6 +86,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     #: A server that does not answer would keep the indexer busy until all of its waits end.
     closing_seconds = 5.0
     _driver_errors: ClassVar[DriverErrors]
+    _syntax: ClassVar[ServerSyntax]
     _options: ServerOptions
 
     def __init__(self) -> None:
@@ -463,6 +466,13 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             return steps_of(self._migrations, {name for name, _ in tx.all(STEPS_TAKEN)})
+
+    def raw_sql(self) -> RawStatements:
+        """See `SessionDBProvider.raw_sql`; statements are translated, or refused."""
+        from hermes_sessions.storage.servers.raw_sql import Server, ServerStatements
+
+        location = self._connections.location
+        return ServerStatements(Server(self, self._syntax, self._driver_errors, location))
 
     def _require_our_table(self, table: str) -> None:
         if table not in OUR_TABLES:

@@ -29,6 +29,7 @@ from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import SessionDBSettings
+    from hermes_sessions.storage.sqlite.raw_sql import Statements
     from hermes_sessions.storage.sqlite.search_index import FTS5Index
 
 T = TypeVar("T")
@@ -186,6 +187,12 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         Without *keep* it is closed afterwards, together with its settings.
         """
         return self.engine.reading_connection(self._lock_timeout, keep=keep)
+
+    def raw_sql(self) -> Statements:
+        """See `SessionDBProvider.raw_sql`."""
+        from hermes_sessions.storage.sqlite.raw_sql import Statements
+
+        return Statements(self)
 
     def with_writer(self, use: Callable[[apsw.Connection], T]) -> T:
         """Lend the writer connection outside any transaction; see `SQLiteEngine.with_writer`."""

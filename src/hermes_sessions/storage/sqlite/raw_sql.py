@@ -1,26 +1,21 @@
-"""Raw SQL for code written against a bare connection.
-
-Each statement is its own transaction, as on a connection in autocommit mode; use
-`Statements.transaction` for several together. Rows are indexed by position and by name. Text passes
-through the codec, so raw SQL sees the same values as the store's methods.
-"""
+"""Raw SQL on a SQLite store; see `hermes_sessions.storage.raw_sql`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 import apsw
 
 from hermes_sessions.errors import StatementRefused, StoreReadOnly
 from hermes_sessions.storage.codec import decode_row, encode_params, encode_text
+from hermes_sessions.storage.raw_sql import Params, RawConnection, Result, Row
+from hermes_sessions.storage.sqlite.error_translation import translate
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
 T = TypeVar("T")
-Params = Sequence[Any] | Mapping[str, Any]
 _READS: Final = frozenset({"SELECT", "VALUES", "EXPLAIN", "PRAGMA", "WITH"})
 _CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _CHANGING: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
@@ -28,83 +23,6 @@ _WORD: Final = re.compile(r"[A-Z_.]+")
 _COMMENTS: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
 #: Not allowed inside a transaction.
 _MAINTENANCE: Final = frozenset({"VACUUM", "WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE"})
-
-
-class Row:
-    """A row indexed by position and by name; ``dict(row)`` works."""
-
-    __slots__ = ("_names", "_values")
-
-    def __init__(self, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
-        self._names = names
-        self._values = values
-
-    def keys(self) -> list[str]:
-        """Return the names of the columns."""
-        return list(self._names)
-
-    def __getitem__(self, key: str | int | slice) -> Any:
-        if not isinstance(key, str):
-            return self._values[key]
-        for name, value in zip(self._names, self._values, strict=True):
-            if name.lower() == key.lower():
-                return value
-        raise IndexError(f"No item with the key {key!r}")
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Row):
-            return (self._names, self._values) == (other._names, other._values)
-        return NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self._names, self._values))
-
-    def __repr__(self) -> str:
-        return f"Row({dict(zip(self._names, self._values, strict=True))!r})"
-
-
-class Result:
-    """The result of one statement, with all rows fetched."""
-
-    def __init__(
-        self,
-        rows: Iterable[Row] = (),
-        *,
-        names: tuple[str, ...] = (),
-        rowcount: int = -1,
-        lastrowid: int | None = None,
-    ) -> None:
-        self._rows = iter(rows)
-        #: Column descriptions as in ``sqlite3``: the name and six times None.
-        self.description = tuple((name, *[None] * 6) for name in names) or None
-        #: Number of changed rows; -1 for a statement that changes none.
-        self.rowcount = rowcount
-        self.lastrowid = lastrowid
-
-    def fetchone(self) -> Row | None:
-        """Return the next row, or None."""
-        return next(self._rows, None)
-
-    def fetchmany(self, size: int = 1) -> list[Row]:
-        """Return at most *size* of the remaining rows."""
-        return list(islice(self._rows, size))
-
-    def fetchall(self) -> list[Row]:
-        """Return the remaining rows."""
-        return list(self._rows)
-
-    def close(self) -> None:
-        """Discard the remaining rows."""
-        self._rows = iter(())
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._rows
 
 
 class BoundStatements:
@@ -137,7 +55,7 @@ class BoundStatements:
             return True
 
         cursor.exec_trace = note_names
-        with _bindings_checked():
+        with self._translated():
             found = cursor.execute(sql, _encoded(params))
             rows.extend(Row(names, decode_row(values)) for values in found)
         if verb not in _CHANGES_ROWS and not (verb == "WITH" and _CHANGING.search(sql)):
@@ -152,7 +70,7 @@ class BoundStatements:
     def executemany(self, sql: str, rows: Iterable[Params]) -> Result:
         """Run one statement for each row of parameters."""
         changed = 0
-        with _bindings_checked():
+        with self._translated():
             for params in rows:
                 self._connection.execute(sql, _encoded(params))
                 changed += self._connection.changes()
@@ -161,11 +79,25 @@ class BoundStatements:
     def commit(self) -> None:
         """Do nothing: the owner of the transaction commits it."""
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors that concern the statement as ``sqlite3`` does, for callers that catch them
+        and go on.
+        """
+        try:
+            yield
+        except (KeyError, TypeError) as error:
+            raise StatementRefused(
+                f"The parameters do not match the statement: {error}."
+            ) from error
+        except (apsw.ConstraintError, apsw.SQLError) as error:
+            raise translate(error, self._connection.filename) from error
+
 
 class Statements:
     """Statements on a store, each in its own transaction."""
 
-    def __init__(self, provider: Callable[[], SQLiteSessionDBProvider]) -> None:
+    def __init__(self, provider: SQLiteSessionDBProvider) -> None:
         self._provider = provider
 
     def execute(self, sql: str, params: Params = ()) -> Result:
@@ -184,14 +116,14 @@ class Statements:
             )
         subject = rest if verb == "PRAGMA" else verb
         if subject.removeprefix("MAIN.") in _MAINTENANCE:
-            return self._provider().with_writer(lambda c: BoundStatements(c).execute(sql, params))
+            return self._provider.with_writer(lambda c: BoundStatements(c).execute(sql, params))
         if verb in _READS:
             try:
                 # A PRAGMA must not leave its effect in a pooled connection.
-                with self._provider().reading_connection(keep=verb != "PRAGMA") as connection:
+                with self._provider.reading_connection(keep=verb != "PRAGMA") as connection:
                     return BoundStatements(connection).execute(sql, params)
             except StoreReadOnly:
-                if self._provider().read_only:
+                if self._provider.read_only:
                     raise  # WITH … INSERT and similar go to the writer instead.
         return self.transaction(lambda bound: bound.execute(sql, params))
 
@@ -200,9 +132,9 @@ class Statements:
         listed = list(rows)
         return self.transaction(lambda bound: bound.executemany(sql, listed))
 
-    def transaction(self, work: Callable[[BoundStatements], T]) -> T:
+    def transaction(self, work: Callable[[RawConnection], T]) -> T:
         """Run *work* in one transaction, atomically."""
-        return self._provider().write_on_connection(lambda c: work(BoundStatements(c)))
+        return self._provider.write_on_connection(lambda c: work(BoundStatements(c)))
 
     def commit(self) -> None:
         """Do nothing: every statement has committed."""
@@ -217,15 +149,6 @@ def _first_words(sql: str) -> tuple[str, str]:
         sql = sql[before.end() :]
     words = [*_WORD.findall(sql[:200].upper()), "", ""]
     return words[0], words[1]
-
-
-@contextmanager
-def _bindings_checked() -> Iterator[None]:
-    """Translate errors about parameters like ``sqlite3`` does."""
-    try:
-        yield
-    except (KeyError, TypeError) as error:
-        raise StatementRefused(f"The parameters do not match the statement: {error}.") from error
 
 
 def _encoded(params: Params) -> Any:

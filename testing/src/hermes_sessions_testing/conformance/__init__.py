@@ -54,6 +54,7 @@ SUBJECTS: Final = (
     "maintenance",
     "messages",
     "payloads",
+    "raw_sql",
     "retention",
     "revisions",
     "rewind",
@@ -110,6 +111,7 @@ from hermes_sessions_testing.conformance.messages import (
     TestMessages,
 )
 from hermes_sessions_testing.conformance.payloads import TestPayloadReader, TestPayloads
+from hermes_sessions_testing.conformance.raw_sql import TestRawSQL
 from hermes_sessions_testing.conformance.retention import TestPruning, TestRetention
 from hermes_sessions_testing.conformance.revisions import TestRevisions
 from hermes_sessions_testing.conformance.rewind import TestReplacement, TestRewind
@@ -170,6 +172,7 @@ __all__ = [
     "TestPins",
     "TestPort",
     "TestPruning",
+    "TestRawSQL",
     "TestReadOnly",
     "TestReplacement",
     "TestRetention",
