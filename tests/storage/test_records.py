@@ -34,7 +34,7 @@ def test_the_keys_are_the_declared_columns(record: type) -> None:
 
 
 def test_exports_have_the_exported_columns() -> None:
-    parts = {"messages", "model_usage", "rewinds"}
+    parts = {"messages", "model_usage", "rewinds", "workspace"}
     session = names_of(SESSIONS, "given", "shown", "exported")
     assert set(get_type_hints(records.ExportedSession)) - parts == set(session)
     message = names_of(MESSAGES, "given", "shown", "exported")

@@ -19,6 +19,7 @@ from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from os import PathLike
     from pathlib import Path
 
     from hermes_sessions.model.retention import RetentionPolicies
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         StoreStats,
         TopicBinding,
         TrashedSession,
+        WorkspaceRecord,
     )
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
     from hermes_sessions.storage.search.answer import SearchAnswer
@@ -156,6 +158,7 @@ class AsyncSessionDB(AsyncHandle):
         started_at: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
+        cwd: str | PathLike[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
@@ -172,6 +175,7 @@ class AsyncSessionDB(AsyncHandle):
             started_at=started_at,
             metadata=metadata,
             tags=tags,
+            cwd=cwd,
             fence=fence,
         )
 
@@ -290,6 +294,38 @@ class AsyncSessionDB(AsyncHandle):
             self._db.update_metadata, session_id, changes, expected_revision=expected_revision
         )
 
+    # ── workspaces ────────────────────────────────────────────────────────────────────────────
+
+    async def list_workspaces(self, *, scope: Scope = OWNER) -> list[WorkspaceRecord]:
+        """See `SessionDB.list_workspaces`."""
+        return await self._call(self._db.list_workspaces, scope=scope)
+
+    async def find_workspaces(
+        self, reference: str, *, scope: Scope = OWNER
+    ) -> list[WorkspaceRecord]:
+        """See `SessionDB.find_workspaces`."""
+        return await self._call(self._db.find_workspaces, reference, scope=scope)
+
+    async def get_workspace_at(self, directory: str | PathLike[str]) -> WorkspaceRecord | None:
+        """See `SessionDB.get_workspace_at`."""
+        return await self._call(self._db.get_workspace_at, directory)
+
+    async def rename_workspace(self, workspace_id: str, name: str) -> None:
+        """See `SessionDB.rename_workspace`."""
+        await self._call(self._db.rename_workspace, workspace_id, name)
+
+    async def move_workspace(self, workspace_id: str, directory: str | PathLike[str]) -> None:
+        """See `SessionDB.move_workspace`."""
+        await self._call(self._db.move_workspace, workspace_id, directory)
+
+    async def merge_workspaces(self, workspace_id: str, into: str) -> None:
+        """See `SessionDB.merge_workspaces`."""
+        await self._call(self._db.merge_workspaces, workspace_id, into)
+
+    async def separate_workspaces(self, workspace_id: str) -> int:
+        """See `SessionDB.separate_workspaces`."""
+        return await self._call(self._db.separate_workspaces, workspace_id)
+
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
     async def get_compression_tip(self, session_id: str) -> str:
@@ -361,6 +397,7 @@ class AsyncSessionDB(AsyncHandle):
         tags: Sequence[str] = (),
         exclude_tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
@@ -383,6 +420,7 @@ class AsyncSessionDB(AsyncHandle):
             tags=tags,
             exclude_tags=exclude_tags,
             metadata=metadata,
+            workspace=workspace,
             scope=scope,
         )
 

@@ -103,6 +103,25 @@ class TrashedSession(RecentSession):
     trashed_at: float
 
 
+class WorkspaceIdentity(TypedDict):
+    """What a workspace is: in exports, and one that was merged into another."""
+
+    id: str
+    name: str
+    identity: str | None
+    path: str | None
+
+
+class WorkspaceRecord(WorkspaceIdentity):
+    """A project that sessions belong to."""
+
+    created_at: float
+    #: How many sessions it has, and their last activity; merged workspaces included.
+    sessions: int
+    last_active: float | None
+    merged: list[WorkspaceIdentity]
+
+
 # Messages
 
 
@@ -325,6 +344,7 @@ class ExportedSession(RecentSession):
     messages: list[ExportedMessage]
     model_usage: NotRequired[list[ModelUsage]]
     rewinds: NotRequired[list[ExportedRewind]]
+    workspace: NotRequired[WorkspaceIdentity]
     #: Columns that came with an import from another layout.
     extra: NotRequired[Any]
 

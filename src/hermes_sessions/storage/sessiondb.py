@@ -28,6 +28,7 @@ from hermes_sessions.storage.store_context import (
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from os import PathLike
     from pathlib import Path
 
     from hermes_sessions.model.retention import RetentionPolicies
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         StoreStats,
         TopicBinding,
         TrashedSession,
+        WorkspaceRecord,
     )
     from hermes_sessions.storage.repositories.blobs import Blobs
     from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.transcripts import MessageWindows, TranscriptReplay
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
+    from hermes_sessions.storage.repositories.workspaces import Workspaces
     from hermes_sessions.storage.search.answer import SearchAnswer
     from hermes_sessions.text.query.filters import SearchConditions
 
@@ -115,6 +118,7 @@ class SessionDB:
         "transcripts", "MessageWindows"
     )
     _titles: LazyRepository[Titles] = LazyRepository("titles", "Titles")
+    _workspaces: LazyRepository[Workspaces] = LazyRepository("workspaces", "Workspaces")
     _labels: LazyRepository[Labels] = LazyRepository("labels", "Labels")
     _lineage: LazyRepository[Lineage] = LazyRepository("lineage", "Lineage")
     _session_lists: LazyRepository[SessionLists] = LazyRepository("session_lists", "SessionLists")
@@ -267,15 +271,20 @@ class SessionDB:
             self._search.finish()
         self._provider.close()
 
-    @staticmethod
     def _label_filter(
-        tags: Sequence[str], exclude_tags: Sequence[str], metadata: Mapping[str, Any] | None
+        self,
+        tags: Sequence[str],
+        exclude_tags: Sequence[str],
+        metadata: Mapping[str, Any] | None,
+        workspace: str | None,
+        scope: Scope,
     ) -> LabelFilter | None:
-        if not (tags or exclude_tags or metadata):
+        if not (tags or exclude_tags or metadata or workspace):
             return None
         from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
-        return LabelFilter(tags, exclude_tags, metadata)
+        ids = self._workspaces.ids_of(workspace, scope) if workspace else None
+        return LabelFilter(tags, exclude_tags, metadata, ids)
 
     def _noticed(self, messages: int) -> None:
         if messages:
@@ -306,15 +315,18 @@ class SessionDB:
         started_at: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
+        cwd: str | PathLike[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """Create a session if its id is new and return the id; without an id, make a new one.
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
-        parent, metadata, tags) are filled in. *edge_kind* (compression, branch, subagent, handoff)
-        says why there is a parent; unstated, it follows from how the parent ended. Without
-        *user_id*, a compression, branch or subagent from its parent's source gets its parent's
-        user. A continuation by compression without *metadata* or *tags* gets its parent's. Only the
+        parent, metadata, tags, directory) are filled in. *edge_kind* (compression, branch,
+        subagent, handoff) says why there is a parent; unstated, it follows from how the parent
+        ended. Without *user_id*, a compression, branch or subagent from its parent's source gets
+        its parent's user. A continuation by compression without *metadata* or *tags* gets its
+        parent's. *cwd* is the directory that the session works in: it decides the workspace, and
+        git tells branch and repository; without it, a child works where its parent does. Only the
         holder of a conversation can create its continuation by compression, which the same lease
         then covers: *fence* is the holder's token.
 
@@ -336,6 +348,7 @@ class SessionDB:
             started_at=started_at,
             metadata=metadata,
             tags=tags,
+            cwd=cwd,
             fence=fence,
         )
 
@@ -494,6 +507,59 @@ class SessionDB:
             session_id, changes, expected_revision=expected_revision
         )
 
+    # ── workspaces ────────────────────────────────────────────────────────────────────────────
+
+    def list_workspaces(self, *, scope: Scope = OWNER) -> list[WorkspaceRecord]:
+        """Return the projects that sessions belong to, newest activity first. Those that were
+        merged are in ``merged`` of the workspace that they are part of.
+        """
+        return self._workspaces.in_use(scope)
+
+    def find_workspaces(self, reference: str, *, scope: Scope = OWNER) -> list[WorkspaceRecord]:
+        """Return the workspaces with this id or name, case ignored."""
+        return self._workspaces.find(reference, scope)
+
+    def get_workspace_at(self, directory: str | PathLike[str]) -> WorkspaceRecord | None:
+        """Return the workspace of a directory, or None if no session was created there."""
+        return self._workspaces.at(directory)
+
+    def rename_workspace(self, workspace_id: str, name: str) -> None:
+        """Give a workspace another name. Names need not be unique.
+
+        Raises:
+            NotFound: there is no such workspace.
+            InvalidInput: the name is blank, longer than 100 characters, or has control characters;
+                or the workspace was merged into another one.
+        """
+        self._workspaces.rename(workspace_id, name)
+
+    def move_workspace(self, workspace_id: str, directory: str | PathLike[str]) -> None:
+        """Say where a project is now, if its directory was moved and it has no repository, or
+        another remote. Its sessions stay in it.
+
+        Raises:
+            NotFound: there is no such workspace.
+            InvalidInput: the directory belongs to another workspace: merge the two.
+        """
+        self._workspaces.move(workspace_id, directory)
+
+    def merge_workspaces(self, workspace_id: str, into: str) -> None:
+        """Make a workspace, and those merged into it, part of another one. Lists and searches of
+        the other one show its sessions, which are not changed: `separate_workspaces` undoes it.
+
+        Raises:
+            NotFound, InvalidInput: one is missing, merged already, or both are the same.
+        """
+        self._workspaces.merge(workspace_id, into)
+
+    def separate_workspaces(self, workspace_id: str) -> int:
+        """Undo every merge into a workspace; return how many are workspaces of their own again.
+
+        Raises:
+            NotFound: there is no such workspace.
+        """
+        return self._workspaces.separate(workspace_id)
+
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
 
     def get_compression_tip(self, session_id: str) -> str:
@@ -576,6 +642,7 @@ class SessionDB:
         tags: Sequence[str] = (),
         exclude_tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """Return sessions with ``preview`` and ``last_active``, newest activity first.
@@ -584,7 +651,8 @@ class SessionDB:
         its tip's state (then ``_lineage_root_id`` is the head's id), subagents are hidden,
         branches are shown. *limit* -1 means all. *since* and *until* bound the last activity.
         *compact_rows* leaves the system prompt out. Listed sessions have all *tags*, none of the
-        *exclude_tags*, and all values of *metadata*.
+        *exclude_tags*, all values of *metadata*, and belong to the *workspace* with this id or
+        name.
         """
         return self._session_lists.rich(
             source=source,
@@ -601,7 +669,7 @@ class SessionDB:
             since=since,
             until=until,
             compact=compact_rows,
-            labels=self._label_filter(tags, exclude_tags, metadata),
+            labels=self._label_filter(tags, exclude_tags, metadata, workspace, scope),
             scope=scope,
         )
 

@@ -1462,6 +1462,22 @@ STALE_TABLES: Final = (
     ),
 )
 
+WORKSPACES: Final = Table(
+    "workspaces",
+    ("id",),
+    (
+        Column("id", "name", "The workspace's id.", required=True),
+        Column("name", "text", "The name, for people.", required=True),
+        Column("identity", "text", "The repository's remote or first commit, or the path."),
+        Column("path", "text", "The directory where it was last seen."),
+        Column("created_at", "real", "When it was first seen.", required=True),
+        Column("merged_into", "name", "The workspace that it was merged into."),
+    ),
+    (Index("idx_workspaces_identity", ("identity",)),),
+    doc="Projects that sessions belong to, wherever their directory is.",
+    imported=True,
+)
+
 #: What other programs keep beside sessions: today's Hermes and agent frameworks.
 INTEGRATION_TABLES: Final = (
     Table(
@@ -1496,21 +1512,7 @@ INTEGRATION_TABLES: Final = (
         doc="Small JSON documents that frameworks keep for a session, a user or an app.",
         imported=True,
     ),
-    Table(
-        "workspaces",
-        ("id",),
-        (
-            Column("id", "name", "The workspace's id.", required=True),
-            Column("name", "text", "The name, for people.", required=True),
-            Column("identity", "text", "The repository's remote or first commit, or the path."),
-            Column("path", "text", "The directory where it was last seen."),
-            Column("created_at", "real", "When it was first seen.", required=True),
-            Column("merged_into", "name", "The workspace that it was merged into."),
-        ),
-        (Index("idx_workspaces_identity", ("identity",)),),
-        doc="Projects that sessions belong to, wherever their directory is.",
-        imported=True,
-    ),
+    WORKSPACES,
 )
 
 #: Bytes by content address: see docs/decisions/0024-blobs.md.

@@ -43,6 +43,7 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     unsettled_conversations,
 )
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING, hide
+from hermes_sessions.storage.repositories.workspaces import remove_unused_workspace
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
@@ -402,7 +403,10 @@ def _erase_session(tx: WriteTransaction, session_id: str) -> None:
     tx.run("DELETE FROM leases WHERE chain_id = ?", (session_id,))
     tx.run("DELETE FROM turns WHERE chain_id = ? AND ended_at IS NOT NULL", (session_id,))
     detach_children(tx, session_id)
+    row = tx.one("SELECT workspace_id FROM sessions WHERE id = ?", (session_id,))
     tx.run("DELETE FROM sessions WHERE id = ?", (session_id,))
+    if row is not None and row[0] is not None:
+        remove_unused_workspace(tx, row[0])
 
 
 def _remove_files(session_ids: Iterable[str], sessions_dir: str | Path | None) -> None:

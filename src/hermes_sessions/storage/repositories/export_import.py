@@ -1,8 +1,8 @@
 """Lossless export and import of sessions as plain records.
 
 An export record is the session as `SessionDB.get_session` returns it, plus ``last_active``,
-``extra`` (columns that came with an import from another layout), ``model_usage`` and ``rewinds`` if
-there are any, and ``messages``, including rewound ones.
+``extra`` (columns that came with an import from another layout), ``model_usage``, ``rewinds`` and
+``workspace`` if there are any, and ``messages``, including rewound ones.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from hermes_sessions.storage.repositories.rows import (
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
+from hermes_sessions.storage.repositories.workspaces import exported_workspace
 from hermes_sessions.storage.session_import.run import ImportRun
 from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, names_of
@@ -132,6 +133,10 @@ def export_record(tx: ReadTransaction, row: Row) -> ExportedSession:
     )
     if rewinds:
         record["rewinds"] = [dict(zip(_REWIND_COLUMNS, r, strict=True)) for r in rewinds]
+    if record["workspace_id"] is not None:
+        workspace = exported_workspace(tx, record["workspace_id"])
+        if workspace is not None:
+            record["workspace"] = workspace
     record["messages"] = [_message(r) for r in tx.stream(_SELECT_MESSAGES, (record["id"],))]
     return cast("ExportedSession", record)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import labels
 from hermes_sessions.model.ids import ascii_lower
-from hermes_sessions.storage.provider import Dialect
+from hermes_sessions.storage.provider import Dialect, placeholders
 from hermes_sessions.storage.repositories.rows import like_pattern
 
 Condition = tuple[str, tuple[Any, ...]]
@@ -23,6 +23,8 @@ class LabelFilter(NamedTuple):
     exclude_tags: Sequence[str] = ()
     #: All of these values.
     metadata: Mapping[str, Any] | None = None
+    #: The ids of one workspace; None for any.
+    workspaces: Sequence[str] | None = None
 
     def conditions(self, column: Callable[[str], str], dialect: Dialect) -> list[Condition]:
         """Return a condition for each label; *column* returns the SQL of a session's column.
@@ -37,6 +39,10 @@ class LabelFilter(NamedTuple):
             found.append((f"({tags} IS NULL OR NOT {condition})", params))
         for key, value in (self.metadata or {}).items():
             found.append(has_metadata(metadata, key, _as_text(key, value), dialect))
+        if self.workspaces is not None:
+            marks = placeholders(len(self.workspaces))
+            of_workspace = f"{column('workspace_id')} IN ({marks})" if marks else "1 = 0"
+            found.append((of_workspace, tuple(self.workspaces)))
         return found
 
 

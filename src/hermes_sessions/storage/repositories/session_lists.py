@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.lineage import PLACE_COLUMNS
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
@@ -38,6 +39,7 @@ _FROM_TIP: Final = frozenset(
         "pinned_at",
         "metadata",
         "tags",
+        *PLACE_COLUMNS,
     ]
 )
 _EVERYTHING: Final = 2**62

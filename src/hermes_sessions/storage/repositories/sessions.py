@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from os import fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
@@ -20,7 +21,12 @@ from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session, require_free
-from hermes_sessions.storage.repositories.lineage import THREAD_COLUMNS, adopt, place_family
+from hermes_sessions.storage.repositories.lineage import (
+    PLACE_COLUMNS,
+    THREAD_COLUMNS,
+    adopt,
+    place_family,
+)
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
@@ -32,12 +38,23 @@ from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from hermes_sessions.model.workspace import Place
     from hermes_sessions.storage.records import SessionRecord
 
 logger = Logger(__name__)
 
 #: Columns that a later `create` fills in if they are NULL.
-_FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id", "metadata", "tags")
+_FILLED_LATER: Final = (
+    "model",
+    "model_config",
+    "system_prompt",
+    "user_id",
+    "metadata",
+    "tags",
+    *PLACE_COLUMNS,
+)
 _CREATED: Final = [
     "id",
     "source",
@@ -78,6 +95,7 @@ class Sessions:
         started_at: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
+        cwd: str | PathLike[str] | None = None,
         fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
@@ -100,9 +118,32 @@ class Sessions:
             **_label_texts(metadata, tags),
         }
         config = dict(model_config) if model_config else None
+        place = self._place(session_id, cwd)
         return self._store.provider.write(
-            lambda tx: self._create(tx, values, parent_session_id, edge_kind, config, fence)
+            lambda tx: self._create(
+                tx,
+                values | _located(tx, cwd, place, self._store.clock()),
+                parent_session_id,
+                edge_kind,
+                config,
+                fence,
+            )
         )
+
+    def _place(self, session_id: str | None, cwd: str | PathLike[str] | None) -> Place | None:
+        """Return the place of a directory; None without one, and if the session has one already:
+        some programs create their session again before every turn.
+        """
+        if cwd is None:
+            return None
+        if session_id is not None:
+            with self._store.provider.read() as tx:
+                row = tx.one("SELECT workspace_id FROM sessions WHERE id = ?", (session_id,))
+            if row is not None and row[0] is not None:
+                return None
+        from hermes_sessions.storage.repositories.workspaces import Workspaces
+
+        return Workspaces(self._store).locate(cwd)
 
     def _create(
         self,
@@ -132,7 +173,7 @@ class Sessions:
                 f"Session {session_id!r} is in the trash. Restore it with restore_sessions(), or "
                 f"purge the trash, or use another id."
             )
-        filled = {name: values[name] for name in _FILLED_LATER if values[name] is not None}
+        filled = {name: values[name] for name in _FILLED_LATER if values.get(name) is not None}
         if filled:
             changes = ", ".join(f"{name} = COALESCE({name}, ?)" for name in filled)
             tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
@@ -311,7 +352,7 @@ class _Edge(NamedTuple):
     kind: str | None = None
     #: The parent's user, if the session belongs to the same user.
     user_id: str | None = None
-    #: `THREAD_COLUMNS` of the parent, if the session continues it.
+    #: Those of `THREAD_COLUMNS` that the session has from its parent.
     thread: Mapping[str, Any] = _OWN_THREAD
 
 
@@ -334,13 +375,15 @@ def _edge_to(
     kind = edge_kind or edge_kind_at_creation(end_reason, config)
     # The same id on another platform may be a different user.
     is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
+    inherited = PLACE_COLUMNS if kind in SAME_PERSON_KINDS else ()
     return _Edge(
         conversation_id or parent_id,
         kind,
         user_id=user_id if is_theirs else None,
-        thread=dict(zip(THREAD_COLUMNS, thread, strict=True))
-        if kind == COMPRESSION
-        else _OWN_THREAD,
+        thread={
+            name: value if kind == COMPRESSION or name in inherited else None
+            for name, value in zip(THREAD_COLUMNS, thread, strict=True)
+        },
     )
 
 
@@ -351,6 +394,21 @@ def _config_text(model_config: Mapping[str, Any] | None) -> str | None:
         return to_json(dict(model_config))
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"model_config cannot be stored as JSON: {error}.") from error
+
+
+def _located(
+    tx: WriteTransaction, cwd: str | PathLike[str] | None, place: Place | None, now: float
+) -> dict[str, str | None]:
+    if place is None or cwd is None:
+        return {}
+    from hermes_sessions.storage.repositories.workspaces import workspace_of
+
+    return {
+        "cwd": fspath(cwd),
+        "git_branch": place.branch,
+        "git_repo_root": place.repo_root,
+        "workspace_id": workspace_of(tx, place, now),
+    }
 
 
 def _label_texts(

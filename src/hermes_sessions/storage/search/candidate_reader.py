@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
+from hermes_sessions.storage.repositories.workspaces import workspace_ids
 from hermes_sessions.storage.search.answer import COUNT_LIMIT, SearchReport
 from hermes_sessions.storage.search.hit_builder import MatchedMessage, load_messages
 from hermes_sessions.storage.search.index_maintenance import IndexLag
@@ -80,9 +82,16 @@ class CandidateReader:
         self.include_rewound = any(conditions.include_rewound for conditions in parameter_filters)
         self._scope = searchable_messages(include_rewound=self.include_rewound) & self._sessions
         known = existing_session_ids(tx, [*parameter_filters, query_filters], scope)
-        self._filters = as_sql([*parameter_filters, query_filters], dialect, known)
-        self._parameter_filters = group_by_subject(as_sql(parameter_filters, dialect, known))
-        self._query_filters = group_by_subject(as_sql([query_filters], dialect, known))
+        named = [
+            name
+            for conditions in (*parameter_filters, query_filters)
+            for name in (*conditions.workspaces, *conditions.exclude_workspaces)
+        ]
+        workspaces = workspace_ids(tx, named, scope)
+        to_sql = partial(as_sql, dialect=dialect, known_sessions=known, workspaces=workspaces)
+        self._filters = to_sql([*parameter_filters, query_filters])
+        self._parameter_filters = group_by_subject(to_sql(parameter_filters))
+        self._query_filters = group_by_subject(to_sql([query_filters]))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, MatchedMessage] = {}
         #: For each query tree: the first messages of sessions whose title may match.
@@ -91,6 +100,8 @@ class CandidateReader:
             report.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
         if not lag.usable and lag.pending:
             self._note("The search index cannot be used now; messages are read directly.")
+        for name in [name for name, ids in workspaces.items() if not ids]:
+            self._note(f"There is no workspace {name!r}.")
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────
 

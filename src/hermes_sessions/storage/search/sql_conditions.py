@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ from hermes_sessions.text.query.filters import SearchConditions
 
 #: The most values that one statement looks up.
 _CHUNK: Final = 500
+NO_WORKSPACES: Final[Mapping[str, Sequence[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,17 @@ def as_sql(
     filter_sets: Sequence[SearchConditions],
     dialect: Dialect,
     known_sessions: Collection[str] = frozenset(),
+    workspaces: Mapping[str, Sequence[str]] = NO_WORKSPACES,
 ) -> dict[str, SQLCondition]:
     """Return the SQL of each filter that is set, by its name, so that a report can count by filter.
 
     A filter that is set in several sets must hold in each. A value of a session filter that is one
-    of the *known_sessions* means only that session; any other value is a prefix.
+    of the *known_sessions* means only that session; any other value is a prefix. *workspaces* has
+    the ids that each value of a workspace filter means.
     """
     found: dict[str, SQLCondition] = {}
     for conditions in filter_sets:
-        for name, where in _as_sql(conditions, dialect, known_sessions).items():
+        for name, where in _as_sql(conditions, dialect, known_sessions, workspaces).items():
             found[name] = found[name] & where if name in found else where
     return found
 
@@ -83,6 +86,7 @@ _SUBJECTS: Final = {
     "titles": "title",
     "tools": "tool",
     "models": "model",
+    "workspaces": "workspace",
     "after": "time",
     "before": "time",
 }
@@ -99,7 +103,10 @@ def group_by_subject(conditions: dict[str, SQLCondition]) -> dict[str, SQLCondit
 
 
 def _as_sql(
-    conditions: SearchConditions, dialect: Dialect, known_sessions: Collection[str]
+    conditions: SearchConditions,
+    dialect: Dialect,
+    known_sessions: Collection[str],
+    workspaces: Mapping[str, Sequence[str]],
 ) -> dict[str, SQLCondition]:
     found: dict[str, SQLCondition] = {}
     for name, column in (
@@ -119,6 +126,7 @@ def _as_sql(
         "titles": _title,
         "tools": partial(_tool, dialect=dialect),
         "models": partial(_model, dialect=dialect),
+        "workspaces": lambda name: _among("s.workspace_id", workspaces.get(name, ())),
     }
     for name, condition in special.items():
         if wanted := getattr(conditions, name):

@@ -11,7 +11,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from hermes_sessions.errors import InvalidInput, InvalidTitle
 from hermes_sessions.model.ids import (
@@ -24,6 +24,7 @@ from hermes_sessions.model.ids import (
 from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
+from hermes_sessions.model.workspace import workspace_name
 from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
 from hermes_sessions.storage.repositories.new_message import calls_in, require_size, stored_value
 from hermes_sessions.storage.repositories.rows import (
@@ -46,6 +47,9 @@ from hermes_sessions.storage.tables import (
     Table,
     given,
 )
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import WorkspaceIdentity
 
 _CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
     "text": value_checks.text,
@@ -70,7 +74,7 @@ TAKEN: Final = [
 ]
 #: Keys of a session that do not go into ``extra``: our columns, nested parts and derived values.
 _SESSION_KEYS: Final = frozenset(EXPORTED_SESSION_COLUMNS) | frozenset(
-    "messages model_usage rewinds preview archived _lineage_root_id".split()
+    "messages model_usage rewinds workspace preview archived _lineage_root_id".split()
 )
 _MESSAGE_KEYS: Final = frozenset(EXPORTED_MESSAGE_COLUMNS)
 
@@ -106,6 +110,8 @@ class IncomingSession:
     usage: Sequence[dict[str, Any]]
     #: None in shapes that only count rewinds.
     rewinds: Sequence[dict[str, Any]] | None
+    #: The project it belongs to.
+    workspace: WorkspaceIdentity | None = None
     #: Changes made during the conversion, for the report.
     notes: list[str] = field(default_factory=list)
 
@@ -150,6 +156,7 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
         conversation_id=_reference(record, "conversation_id", "conversation id"),
         messages=messages,
         usage=_usage(record.get("model_usage"), columns["started_at"]),
+        workspace=_workspace(record.get("workspace")),
         rewinds=_rewinds(record.get("rewinds"), ours=ours),
         notes=notes,
     )
@@ -406,6 +413,19 @@ def _rewinds(stated: Any, *, ours: bool) -> list[dict[str, Any]] | None:
             rewind["head_ordinal"] = max(0, rewind["target_ordinal"] - 1)
         rows.append(rewind)
     return rows
+
+
+def _workspace(stated: Any) -> WorkspaceIdentity | None:
+    if stated is None:
+        return None
+    if not isinstance(stated, Mapping):
+        raise InvalidInput(f"workspace must be an object, not {type(stated).__name__}.")
+    return {
+        "id": require_id(stated.get("id"), "workspace id"),
+        "name": workspace_name(stated.get("name")),
+        "identity": value_checks.text("identity", stated.get("identity")),
+        "path": value_checks.text("path", stated.get("path")),
+    }
 
 
 def _objects(name: str, stated: Any) -> Iterable[Mapping[str, Any]]:

@@ -19,6 +19,7 @@ from hermes_sessions.storage.repositories.revisions import raise_revision
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
+from hermes_sessions.storage.repositories.workspaces import imported_workspace
 from hermes_sessions.storage.session_copy.row_ids import (
     MAX_KEPT_ID,
     is_any_id_taken,
@@ -50,9 +51,11 @@ _INSERT_EXPLICIT: Final = (
     f"INSERT INTO messages (id, {', '.join(_MESSAGE_ROW)}) "
     f"VALUES ({placeholders(len(_MESSAGE_ROW) + 1)})"
 )
-#: Columns that an extended session updates; its title, start and lineage stay.
+#: What was decided in this store about a session that the import extends.
+_STAYS: Final = frozenset("started_at archived_at pinned_at metadata tags workspace_id".split())
+#: Columns that an extended session updates; its title and lineage stay, too.
 _GROWS: Final = (
-    *(c.name for c in TAKEN if c.name not in ("started_at", "archived_at", "pinned_at")),
+    *(c.name for c in TAKEN if c.name not in _STAYS),
     "message_count",
     "preview",
     "last_active",
@@ -127,6 +130,8 @@ def _insert_session(tx: WriteTransaction, incoming: IncomingSession, begun: Writ
         "message_count": 0,
         "next_ordinal": 1,
     }
+    if incoming.workspace is not None:
+        columns["workspace_id"] = imported_workspace(tx, incoming.workspace, columns["started_at"])
     tx.run(
         f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({placeholders(len(columns))})",
         list(columns.values()),

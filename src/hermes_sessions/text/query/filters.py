@@ -54,6 +54,9 @@ class SearchConditions:
     #: Keys of the metadata and their values as text; several values of a key are alternatives.
     metadata: tuple[tuple[str, str], ...] = ()
     exclude_metadata: tuple[tuple[str, str], ...] = ()
+    #: Ids or names.
+    workspaces: tuple[str, ...] = ()
+    exclude_workspaces: tuple[str, ...] = ()
     #: Seconds since the epoch: at or after, and strictly before.
     after: float | None = None
     before: float | None = None
@@ -86,6 +89,7 @@ _FIELD_OF: Final = {
     "session": "sessions",
     "in": "titles",
     "tag": "tags",
+    "workspace": "workspaces",
     "has": "has",
 }
 

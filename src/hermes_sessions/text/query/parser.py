@@ -37,7 +37,7 @@ from hermes_sessions.text.query.tree import (
 from hermes_sessions.text.tokenizer import query_parts, words
 
 FILTER_NAMES: Final = frozenset(
-    "source role tool model session in user tag before after has".split()
+    "source role tool model session in user tag workspace before after has".split()
 )
 #: The beginning of a filter on a key of the metadata: ``meta.ticket:42``.
 META: Final = "meta."

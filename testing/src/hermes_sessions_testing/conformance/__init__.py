@@ -70,6 +70,7 @@ SUBJECTS: Final = (
     "transactions",
     "trash",
     "usage",
+    "workspaces",
 )
 
 # Failures then show the values that were compared; it must happen before the modules are imported.
@@ -130,6 +131,7 @@ from hermes_sessions_testing.conformance.topics import TestTopics
 from hermes_sessions_testing.conformance.transactions import TestAtomicity, TestIsolation, TestPort
 from hermes_sessions_testing.conformance.trash import TestTrash
 from hermes_sessions_testing.conformance.usage import TestInsights, TestUsage
+from hermes_sessions_testing.conformance.workspaces import TestWorkspaces
 
 __all__ = [
     "TestAnchors",
@@ -195,6 +197,7 @@ __all__ = [
     "TestTopics",
     "TestTrash",
     "TestUsage",
+    "TestWorkspaces",
     "clock",
     "db",
     "open_another",

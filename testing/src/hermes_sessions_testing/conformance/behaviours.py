@@ -128,6 +128,9 @@ BEHAVIOURS: Final[dict[int, str]] = {
     119: "The revision of a session grows with every change of its messages, labels or state.",
     120: "A write that expects another revision stores nothing; the error has both numbers.",
     121: "Of writers that expect the same revision, exactly one succeeds.",
+    122: "Sessions of one directory or repository share a workspace, which children inherit.",
+    123: "A merge of workspaces changes no session and can be undone.",
+    124: "A workspace is deleted with its last session.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)
