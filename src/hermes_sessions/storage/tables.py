@@ -89,6 +89,7 @@ class Table:
         "carried",
         "columns",
         "copied",
+        "copied_names",
         "doc",
         "imported",
         "indexes",
@@ -127,6 +128,7 @@ class Table:
         self.sqlite_key = sqlite_key
         #: The columns of a portable backup and of a copy in another database, in order.
         self.copied = tuple([c for c in columns if c.copied])
+        self.copied_names = tuple([c.name for c in self.copied])
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"

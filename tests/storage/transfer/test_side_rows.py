@@ -99,5 +99,5 @@ def test_content_comes_with_an_imported_file(tmp_path: Path) -> None:
     for table in imported:
         assert len(rows_of(f"sqlite:///{tmp_path}/here.db", table)) == 1, table
     state = {t.name for t in SIDE_TABLES if not t.imported}
-    assert state == {"identities", "senders", "erasures"}
+    assert state >= {"identities", "senders", "erasures"}
     assert state < left_out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from hermes_sessions.storage.provider import (
     ReadTransaction,
@@ -18,10 +18,13 @@ from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, T
 #: Sessions per page.
 PAGE: Final = 100
 #: Limits of one piece: messages, and characters in them.
-_PIECE: Final = 1000
-_PIECE_CHARACTERS: Final = 2_000_000
+PIECE_ROWS: Final = 1000
+PIECE_CHARACTERS: Final = 2_000_000
+#: Limits of what is written in one transaction.
+_BATCH_ROWS: Final = 2000
+_BATCH_CHARACTERS: Final = 4_000_000
 _TIMES: Final = [column.name for column in SESSIONS.created_with() if column.holds == "time"]
-_SESSION_ID: Final = [column.name for column in MESSAGES.copied].index("session_id")
+_SESSION_ID: Final = MESSAGES.copied_names.index("session_id")
 
 
 class Piece(NamedTuple):
@@ -35,6 +38,58 @@ class Piece(NamedTuple):
     checksum: Checksum | None = None
     #: Number of characters in its messages.
     characters: int = 0
+
+    def rows(self) -> Iterator[tuple[Table, Sequence[Row]]]:
+        """Yield its rows by table, each after the one it refers to."""
+        yield SESSIONS, [self.session] if self.session is not None else []
+        yield USAGE, self.usage
+        yield REWINDS, self.rewinds
+        yield MESSAGES, self.messages
+
+
+class SideRows(NamedTuple):
+    """Rows of a table that belong to no session."""
+
+    table: Table
+    side: list[Row]
+    characters: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further rows belong to other ones."""
+        return len(self.side) >= PIECE_ROWS or self.characters > PIECE_CHARACTERS
+
+    def with_row(self, row: Row) -> SideRows:
+        """Add a row, and return the result."""
+        self.side.append(row)
+        return self._replace(characters=self.characters + characters_in(row))
+
+    def rows(self) -> Iterator[tuple[Table, Sequence[Row]]]:
+        """Yield its rows by table."""
+        yield self.table, self.side
+
+
+def characters_in(row: Row) -> int:
+    """Return the length of all texts and bytes of a row."""
+    return sum(len(value) for value in row if isinstance(value, (str, bytes)))
+
+
+Part = TypeVar("Part", Piece, Piece | SideRows)
+
+
+def batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Yield pieces in batches, each for one transaction."""
+    batch: list[Part] = []
+    weight = characters = 0
+    for part in parts:
+        if weight >= _BATCH_ROWS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, weight, characters = [], 0, 0
+        batch.append(part)
+        weight += sum(len(rows) for _, rows in part.rows())
+        characters += part.characters
+    if batch:
+        yield batch
 
 
 class ChecksummedSession(NamedTuple):
@@ -169,23 +224,31 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
         yield piece._replace(checksum=summing.result())
 
 
-def _parts(rows: Iterator[Row]) -> Iterator[tuple[list[Row], int, bool]]:
+def read_side_rows(tx: ReadTransaction, table: Table) -> Iterator[SideRows]:
+    """Yield all rows of a table, in the order of its key."""
+    order = ", ".join(f'"{name}"' for name in table.key)
+    stream = tx.stream(f"SELECT {columns(tx, table)} FROM {table.name} ORDER BY {order}")
+    for part, characters, _ in _parts(stream):
+        yield SideRows(table, typed_rows(table, part), characters)
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[tuple[list[Row], int, bool]]:
     """Split a stream; yield (rows, number of characters, whether it is the last part)."""
     part: list[Row] = []
     weight = 0
     for row in rows:
-        if len(part) == _PIECE or weight > _PIECE_CHARACTERS:
+        if len(part) == PIECE_ROWS or weight > PIECE_CHARACTERS:
             yield part, weight, False
             part, weight = [], 0
         part.append(row)
-        weight += sum(len(value) for value in row if isinstance(value, str))
+        weight += characters_in(row)
     yield part, weight, True
 
 
 def _by_session(
     tx: ReadTransaction, table: Table, ids: Sequence[str], order: str
 ) -> dict[str, list[Row]]:
-    number = [column.name for column in table.copied].index("session_id")
+    number = table.copied_names.index("session_id")
     found: dict[str, list[Row]] = {}
     rows = tx.all(
         f"SELECT {columns(tx, table)} FROM {table.name} "

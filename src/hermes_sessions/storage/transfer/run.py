@@ -23,6 +23,7 @@ from hermes_sessions.storage.session_copy.reader import (
     PAGE,
     ChecksummedSession,
     Piece,
+    batches,
     checksum_sessions,
     count_messages,
     count_rows,
@@ -32,6 +33,7 @@ from hermes_sessions.storage.session_copy.reader import (
     sessions_among,
 )
 from hermes_sessions.storage.session_copy.row_ids import highest_id, is_any_id_taken
+from hermes_sessions.storage.session_copy.writer import link_parents
 from hermes_sessions.storage.session_import.parents import place_all_conversations
 from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.transfer.blob_copy import copy_blobs
@@ -49,14 +51,11 @@ from hermes_sessions.storage.transfer.side_rows import (
     copy_side_rows,
     has_tables,
 )
-from hermes_sessions.storage.transfer.writer import Writer, tie
+from hermes_sessions.storage.transfer.writer import Writer
 
 #: Called with the name of the step, the number of finished items, and the total.
 Progress = Callable[[str, int, int], None]
 
-#: Limits of one write transaction: rows and characters.
-_BATCH: Final = 2000
-_BATCH_CHARACTERS: Final = 4_000_000
 #: Attempts to copy a session that keeps changing.
 _ATTEMPTS: Final = 3
 _NUMBERED: Final = ("messages", "rewinds")
@@ -300,21 +299,11 @@ class Transfer:
             self._copy_together([session_id], is_counted=is_counted)
 
     def _copy_together(self, ids: Sequence[str], *, is_counted: bool) -> None:
-        batch: list[Piece] = []
-        weight = characters = 0
         with self._source.read() as tx:
-            for piece in read_pieces(tx, ids):
-                if weight >= _BATCH or characters >= _BATCH_CHARACTERS:
-                    self._write(batch, is_counted=is_counted)
-                    batch, weight, characters = [], 0, 0
-                batch.append(piece)
-                weight += 1 + len(piece.messages)
-                characters += piece.characters
-            self._write(batch, is_counted=is_counted)
+            for batch in batches(read_pieces(tx, ids)):
+                self._write(batch, is_counted=is_counted)
 
     def _write(self, batch: Sequence[Piece], *, is_counted: bool) -> None:
-        if not batch:
-            return
         try:
             written = self._writer.write(batch)
         except ConstraintViolated as error:
@@ -365,7 +354,7 @@ class Transfer:
             ours = self._ledger.entries(tx, "sessions", list(edges))
         loose = [(child, edges[child]) for child in untied if child in ours]
         if loose:
-            self._target.write(partial(tie, edges=loose), isolated=False)
+            self._target.write(partial(link_parents, edges=loose), isolated=False)
 
     # ── progress ──────────────────────────────────────────────────────────────────────────────
 

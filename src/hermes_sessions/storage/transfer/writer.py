@@ -13,7 +13,6 @@ from hermes_sessions.storage.provider import (
     bulk_insert,
     placeholders,
 )
-from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes
 from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
 from hermes_sessions.storage.session_copy.reader import (
@@ -27,17 +26,16 @@ from hermes_sessions.storage.session_copy.row_ids import (
     is_any_id_taken,
     reserve_ids,
 )
+from hermes_sessions.storage.session_copy.writer import (
+    edges_of,
+    insert_rows,
+    link_parents,
+    without_parent,
+)
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
 
-
-def _names(table: Table) -> list[str]:
-    return [column.name for column in table.copied]
-
-
-_SESSION_NAMES: Final = _names(SESSIONS)
-_PARENT: Final = _SESSION_NAMES.index("parent_session_id")
-_TITLE: Final = _SESSION_NAMES.index("title")
+_TITLE: Final = SESSIONS.copied_names.index("title")
 #: Columns that hold an id, and the table whose shift applies to it.
 _IDS: Final = {
     "messages": {"id": "messages", "rewind_id": "rewinds"},
@@ -64,7 +62,7 @@ class Writer:
         self._merging = merging
         self._ledger = ledger
         self._upsert = target.dialect.upsert(
-            "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
+            "sessions", SESSIONS.copied_names, ("id",), SESSIONS.copied_names[1:]
         )
         #: By session and table: ids of which some are taken, and the highest id of the source.
         self._taken: dict[str, dict[str, tuple[Sequence[int], int]]] = {}
@@ -116,19 +114,22 @@ class Writer:
 
     def _write(self, tx: WriteTransaction, pieces: Sequence[Piece]) -> WriteResult:
         written = WriteResult()
-        self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
-        for piece in pieces:
-            if piece.session is not None and piece.session_id in self._taken:
-                written.shifts[piece.session_id] = self._shifts_of(tx, piece.session_id)
+        firsts = {piece.session_id: piece.session for piece in pieces if piece.session}
+        self._write_sessions(tx, firsts, written)
+        for session_id in firsts.keys() & self._taken.keys():
+            written.shifts[session_id] = self._shifts_of(tx, session_id)
         shifts = self._shifts | written.shifts
-        for table, rows in (
-            (REWINDS, [(p.session_id, row) for p in pieces for row in p.rewinds]),
-            (MESSAGES, [(p.session_id, row) for p in pieces for row in p.messages]),
-        ):
-            moved = [_moved(table, row, shifts.get(owner)) for owner, row in rows]
-            bulk_insert(tx, table.name, _names(table), moved)
-            if rows:
-                self._target.after_explicit_ids(tx, table.name)
+        insert_rows(
+            tx,
+            self._target,
+            [
+                _moved(piece._replace(session=None), shifts.get(piece.session_id))
+                for piece in pieces
+            ],
+        )
+        link_parents(tx, edges_of(pieces))
+        # Derived columns are copied unchanged; the notes of the source follow at the end.
+        forget_notes(tx, firsts)
         # A session without its title is incomplete, except when merging.
         lacking = set() if self._merging else self._untitled.union(written.untitled)
         entries = {
@@ -139,12 +140,11 @@ class Writer:
         return written
 
     def _write_sessions(
-        self, tx: WriteTransaction, firsts: Sequence[Piece], written: WriteResult
+        self, tx: WriteTransaction, firsts: Mapping[str, Row], written: WriteResult
     ) -> None:
         if not firsts:
             return
-        ids = [piece.session_id for piece in firsts]
-        stored = sessions_among(tx, ids)
+        stored = sessions_among(tx, list(firsts))
         if stored:
             _remove_rows(tx, list(stored))
             marks = placeholders(len(stored))
@@ -155,34 +155,21 @@ class Writer:
             )
         refused = self._clear_the_way(tx, firsts)
         rows = []
-        for piece in firsts:
-            # Parents may be copied later, so they are set once both exist.
-            row = list(piece.session or ())
-            row[_PARENT] = None
+        for session_id, session in firsts.items():
+            row = without_parent(session)
             if row[_TITLE] in refused:
-                row[_TITLE] = None
-                written.untitled.append(piece.session_id)
-            rows.append(tuple(row))
-        bulk_insert(tx, "sessions", _SESSION_NAMES, [row for row in rows if row[0] not in stored])
+                row = (*row[:_TITLE], None, *row[_TITLE + 1 :])
+                written.untitled.append(session_id)
+            rows.append(row)
+        new = [row for row in rows if row[0] not in stored]
+        bulk_insert(tx, "sessions", SESSIONS.copied_names, new)
         tx.run_many(self._upsert, [row for row in rows if row[0] in stored])
-        bulk_insert(tx, "session_model_usage", _names(USAGE), [r for p in firsts for r in p.usage])
-        tie(
-            tx,
-            [
-                (p.session_id, p.session[_PARENT])
-                for p in firsts
-                if p.session and p.session[_PARENT]
-            ],
-        )
-        # Derived columns are copied unchanged; the notes of the source follow at the end.
-        forget_notes(tx, ids)
 
-    def _clear_the_way(self, tx: WriteTransaction, firsts: Sequence[Piece]) -> set[str]:
+    def _clear_the_way(self, tx: WriteTransaction, firsts: Mapping[str, Row]) -> set[str]:
         """Clear the titles of copied sessions that lost them in the source; return the titles that
         other sessions of the target keep.
         """
-        titles = [piece.session[_TITLE] for piece in firsts if piece.session]
-        titles = [title for title in titles if title is not None]
+        titles = [row[_TITLE] for row in firsts.values() if row[_TITLE] is not None]
         if not titles:
             return set()
         holders: dict[str, str] = {
@@ -221,13 +208,19 @@ class Writer:
         return shifts
 
 
-def _moved(table: Table, row: Row, shifts: Mapping[str, int] | None) -> Row:
-    """Return a row with its ids moved."""
+def _moved(piece: Piece, shifts: Mapping[str, int] | None) -> Piece:
+    """Return a piece with its ids moved."""
     if not shifts:
-        return row
+        return piece
+    rewinds = [_moved_row(REWINDS, row, shifts) for row in piece.rewinds]
+    messages = [_moved_row(MESSAGES, row, shifts) for row in piece.messages]
+    return piece._replace(rewinds=rewinds, messages=messages)
+
+
+def _moved_row(table: Table, row: Row, shifts: Mapping[str, int]) -> Row:
     values = list(row)
-    for number, column in enumerate(table.copied):
-        if (origin := _IDS[table.name].get(column.name)) and values[number]:
+    for number, name in enumerate(table.copied_names):
+        if (origin := _IDS[table.name].get(name)) and values[number]:
             values[number] += shifts.get(origin, 0)
     return tuple(values)
 
@@ -236,13 +229,3 @@ def _remove_rows(tx: WriteTransaction, ids: Sequence[str]) -> None:
     marks = placeholders(len(ids))
     for table in (MESSAGES, REWINDS, USAGE):
         tx.run(f"DELETE FROM {table.name} WHERE session_id IN ({marks})", ids)
-
-
-def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
-    """Set the stored parents of sessions that have none; return the changed sessions."""
-    if not edges:
-        return []
-    parents = sessions_among(tx, sorted({parent for _, parent in edges}))
-    possible = [(parent, child) for child, parent in edges if parent in parents]
-    restore_parents(tx, possible)
-    return [child for _, child in possible]

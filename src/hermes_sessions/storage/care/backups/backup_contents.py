@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import PATIENCE, pack_image, publish_backup
-from hermes_sessions.storage.care.backups.portable_format import read_sums
+from hermes_sessions.storage.care.backups.portable_format import read_rows, read_sums
 from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,
@@ -97,7 +98,8 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
         provider = file_care().open_working_copy(file, back_up_first=False)
         try:
             if backup.kind == "portable":
-                fill(provider, container, at_once=False, check=lambda _: None)
+                container.check_digests()
+                fill(provider, partial(read_rows, container), at_once=False)
             yield file, provider
         finally:
             provider.close()

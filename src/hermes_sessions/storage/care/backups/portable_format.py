@@ -17,8 +17,17 @@ from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups.container import Container, SectionWriter
 from hermes_sessions.storage.codec import decode_text, encode_text
 from hermes_sessions.storage.provider import ReadTransaction, Row
-from hermes_sessions.storage.session_copy.checksums import Checksum, SessionChecksum, typed_rows
-from hermes_sessions.storage.session_copy.reader import Piece, columns, ids_page, read_pieces
+from hermes_sessions.storage.session_copy.checksums import Checksum, SessionChecksum
+from hermes_sessions.storage.session_copy.reader import (
+    PIECE_CHARACTERS,
+    PIECE_ROWS,
+    Piece,
+    SideRows,
+    characters_in,
+    ids_page,
+    read_pieces,
+    read_side_rows,
+)
 from hermes_sessions.storage.tables import (
     ALL_TABLES,
     MESSAGES,
@@ -42,14 +51,12 @@ BESIDE: Final = tuple(
     for table in DECLARED.values()
     if table not in OF_A_SESSION and table.name not in EXCLUDED_TABLES
 )
-
-
 INCLUDED_TABLES: Final = (*OF_A_SESSION, *BESIDE)
 
 
 def names(table: Table) -> list[str]:
     """Return the names of the included columns."""
-    return [column.name for column in table.copied]
+    return list(table.copied_names)
 
 
 def present(tx: ReadTransaction, tables_query: str | None) -> tuple[Table, ...]:
@@ -72,8 +79,6 @@ def count(tx: ReadTransaction, table: Table) -> int:
 #: Starts the line with a session's checksum; not a table name.
 _SUM: Final = "="
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-#: Rows of a table that are prepared at a time.
-_AT_ONCE: Final = 500
 _LARGEST: Final = 2**63
 
 #: Called with the number of messages read.
@@ -101,6 +106,21 @@ class WrittenRows(NamedTuple):
 # Writing
 
 
+def read_store(tx: ReadTransaction, tables: Iterable[Table]) -> Iterator[Piece | SideRows]:
+    """Yield everything in these tables that *tx* sees, which must be one snapshot of the store.
+
+    Raises:
+        TransferRefused: a value has no portable form; the message says where it is.
+    """
+    after: str | None = None
+    while page := ids_page(tx, after, None):
+        yield from read_pieces(tx, page)
+        after = page[-1]
+    for table in tables:
+        if table not in OF_A_SESSION:
+            yield from read_side_rows(tx, table)
+
+
 def write_rows(
     tx: ReadTransaction,
     tables_query: str | None,
@@ -115,56 +135,27 @@ def write_rows(
     """
     there = present(tx, tables_query)
     written = WrittenRows(
-        dict.fromkeys((table.name for table in there), 0),
-        {},
-        {table.name: names(table) for table in there},
+        {table.name: 0 for table in there}, {}, {table.name: names(table) for table in there}
     )
-
-    def put(table: Table, found: Iterable[Row]) -> None:
-        for row in found:
-            rows.write_line(_line(table.name, row))
-            written.counts[table.name] += 1
-
     messages = 0
-    for piece in _all_pieces(tx):
-        if piece.session is not None:
-            put(SESSIONS, [piece.session])
-            put(USAGE, piece.usage)
-            put(REWINDS, piece.rewinds)
-            messages = 0
-        put(MESSAGES, piece.messages)
-        messages += len(piece.messages)
-        advance(len(piece.messages))
-        if piece.checksum is not None:
-            found = BackedUpSession(piece.session_id, messages, piece.checksum)
-            rows.write_line(sum_line(found))
-            note(found)
+    for part in read_store(tx, there):
+        for table, some in part.rows():
+            for row in some:
+                rows.write_line(_line(table.name, row))
+            written.counts[table.name] += len(some)
+        if isinstance(part, Piece):
+            messages += len(part.messages)
+            advance(len(part.messages))
+            if part.checksum is not None:
+                found = BackedUpSession(part.session_id, messages, part.checksum)
+                rows.write_line(sum_line(found))
+                note(found)
+                messages = 0
     for table in OF_A_SESSION:
         left = count(tx, table) - written.counts[table.name]
         if left:
             written.left_out[table.name] = left
-    for table in BESIDE:
-        if table in there:
-            put(table, _all_rows(tx, table))
     return written
-
-
-def _all_pieces(tx: ReadTransaction) -> Iterator[Piece]:
-    after: str | None = None
-    while page := ids_page(tx, after, None):
-        yield from read_pieces(tx, page)
-        after = page[-1]
-
-
-def _all_rows(tx: ReadTransaction, table: Table) -> Iterator[Row]:
-    order = ", ".join(f'"{name}"' for name in table.key)
-    part: list[Row] = []
-    for row in tx.stream(f"SELECT {columns(tx, table)} FROM {table.name} ORDER BY {order}"):
-        part.append(row)
-        if len(part) == _AT_ONCE:
-            yield from typed_rows(table, part)
-            part = []
-    yield from typed_rows(table, part)
 
 
 def _line(table: str, row: Row) -> bytes:
@@ -211,43 +202,108 @@ def _sum_of(container: Container, values: list[Any]) -> BackedUpSession:
     raise container.damaged("a session's checksum cannot be read")
 
 
-def read_rows(container: Container) -> Iterator[tuple[Table, Row] | BackedUpSession]:
-    """Yield the rows, each checked against its table, and after each session its verified checksum.
+def read_rows(container: Container) -> Iterator[Piece | SideRows]:
+    """Yield the rows, each checked against its table, and each session with its verified checksum.
 
     Raises:
         BackupDamaged: a row is invalid, or a checksum differs.
     """
-    shapes = _row_formats(container)
-    summing: SessionChecksum | None = None
-    session_id, messages = "", 0
+    session: _SessionReader | None = None
+    side: SideRows | None = None
+    for found in _checked_lines(container):
+        if isinstance(found, BackedUpSession):
+            if session is None or found != session.result():
+                raise container.damaged(f"session {found.session_id!r:.100} has a wrong checksum")
+            yield session.piece(found.checksum)
+            session = None
+            continue
+        form, row = found
+        if problem := _misplaced(session, form, row):
+            raise container.damaged(problem)
+        if form.table is SESSIONS:
+            session = _SessionReader(row)
+        elif session is not None:
+            if session.is_full:
+                yield session.piece(None)
+            session.add(form.table, row)
+        else:
+            if side is not None and (side.table is not form.table or side.is_full):
+                yield side
+                side = None
+            side = (side or SideRows(form.table, [])).with_row(row)
+    if session is not None:
+        raise container.damaged(f"session {session.id!r:.100} has no checksum")
+    if side is not None:
+        yield side
+
+
+def _checked_lines(container: Container) -> Iterator[tuple[_RowFormat, Row] | BackedUpSession]:
+    formats = _row_formats(container)
     for line in container.lines("rows"):
         values = _values(container, line)
         if values[0] == _SUM:
-            found = _sum_of(container, values)
-            if summing is None or found != BackedUpSession(session_id, messages, summing.result()):
-                raise container.damaged(f"session {found.session_id!r:.100} has a wrong checksum")
-            summing = None
-            yield found
+            yield _sum_of(container, values)
             continue
-        shape = shapes.get(values[0])
-        if shape is None:
+        form = formats.get(values[0])
+        if form is None:
             raise container.damaged(f"it has rows of an unknown table {values[0]!r:.60}")
-        table = shape.table
-        row = shape.row_of(container, values)
-        if table is SESSIONS:
-            if summing is not None:
-                raise container.damaged(f"session {session_id!r:.100} has no checksum")
-            summing, session_id, messages = SessionChecksum(), row[0], 0
-        elif (summing is not None) != (table in OF_A_SESSION):
-            raise container.damaged(f"a row of {table.name} is out of place")
-        if summing is not None:
-            if table is not SESSIONS and row[shape.session] != session_id:
-                raise container.damaged(f"a row of {table.name} is out of place")
-            summing.add(table, [row])
-            messages += table is MESSAGES
-        yield table, row
-    if summing is not None:
-        raise container.damaged(f"session {session_id!r:.100} has no checksum")
+        yield form, form.row_of(container, values)
+
+
+def _misplaced(session: _SessionReader | None, form: _RowFormat, row: Row) -> str | None:
+    """Return what is wrong with the place of a row: a session's are together."""
+    if form.table is SESSIONS:
+        return f"session {session.id!r:.100} has no checksum" if session is not None else None
+    is_of_a_session = form.table in OF_A_SESSION
+    if (session is not None) != is_of_a_session or (
+        session is not None and row[form.session] != session.id
+    ):
+        return f"a row of {form.table.name} is out of place"
+    return None
+
+
+class _SessionReader:
+    """Collects the rows of one session into pieces."""
+
+    def __init__(self, session: Row) -> None:
+        self.id: str = session[0]
+        self._summing = SessionChecksum()
+        self._summing.add(SESSIONS, [session])
+        self._messages = 0
+        self._session: Row | None = session
+        self._rows: dict[str, list[Row]] = {table.name: [] for table in OF_A_SESSION}
+        self._characters = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next row belongs to another piece."""
+        return len(self._rows[MESSAGES.name]) >= PIECE_ROWS or self._characters > PIECE_CHARACTERS
+
+    def add(self, table: Table, row: Row) -> None:
+        """Add a row that is not the session's own."""
+        self._summing.add(table, [row])
+        self._messages += table is MESSAGES
+        self._rows[table.name].append(row)
+        self._characters += characters_in(row)
+
+    def piece(self, checksum: Checksum | None) -> Piece:
+        """Return what was added since the last piece."""
+        rows, self._rows = self._rows, {table.name: [] for table in OF_A_SESSION}
+        session, self._session = self._session, None
+        characters, self._characters = self._characters, 0
+        return Piece(
+            self.id,
+            rows[MESSAGES.name],
+            session,
+            rows[USAGE.name],
+            rows[REWINDS.name],
+            checksum,
+            characters,
+        )
+
+    def result(self) -> BackedUpSession:
+        """Return the checksum of all rows."""
+        return BackedUpSession(self.id, self._messages, self._summing.result())
 
 
 class _RowFormat:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,8 +25,15 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     require_free_space,
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
-from hermes_sessions.storage.care.backups.creation import Progress, pack_image, silent
-from hermes_sessions.storage.care.backups.portable_format import DECLARED, count, read_sums
+from hermes_sessions.storage.care.backups.creation import Progress, silent
+from hermes_sessions.storage.care.backups.portable_format import (
+    DECLARED,
+    count,
+    present,
+    read_rows,
+    read_store,
+    read_sums,
+)
 from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,
@@ -38,6 +47,7 @@ from hermes_sessions.storage.care.backups.verification import (
 from hermes_sessions.storage.fsync import sync_file
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.provider_registry import file_care, open_url
+from hermes_sessions.storage.session_copy.reader import Piece, SideRows
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -47,6 +57,7 @@ PATIENCE: Final = 2.0
 #: A process with a heartbeat within this many seconds may still be running.
 _STILL_ALIVE: Final = 120.0
 _RESTORING: Final = ".restoring"
+_Read = Callable[[], Iterator[Piece | SideRows]]
 
 
 class RestoreResult(NamedTuple):
@@ -146,7 +157,9 @@ def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Pro
     require_free_space(new.parent, container.require("rows").raw_length)
     provider = file_care().open_working_copy(new)
     try:
-        _fill(provider, container, backup, at_once=False, on_progress=on_progress)
+        container.check_digests()
+        read: _Read = partial(read_rows, container)
+        _fill(provider, container, backup, read, at_once=False, on_progress=on_progress)
     finally:
         provider.close()
     with explained(new):
@@ -224,30 +237,28 @@ def restore_into(
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
     require_no_running_process(target, now())
-    verify_backup(path, lambda done, total: on_progress("Verifying", done, total))
     with opened(Path(path)) as container:
         backup = described(container)
-        with _rows_of(container, backup) as rows:
-            shown = described(rows)
-            _fill(target, rows, shown, at_once=True, on_progress=on_progress)
+        if backup.kind == "portable":
+            verify_backup(path, lambda done, total: on_progress("Verifying", done, total))
+            read: _Read = partial(read_rows, container)
+            _fill(target, container, backup, read, at_once=True, on_progress=on_progress)
+        else:
+            _fill_from_image(target, container, backup, on_progress)
     return RestoreResult(backup, identity(target))
 
 
-@contextmanager
-def _rows_of(container: Container, backup: Backup) -> Iterator[Container]:
-    """Lend a backup in portable format; an image is converted for the duration of the block."""
-    if backup.kind == "portable":
-        yield container
-        return
-    facts = {
-        name: container.manifest[name]
-        for name in ("product", "provider", "store", "steps", "created", "reason", "unsummed")
-    }
+def _fill_from_image(
+    target: SessionDBProvider, container: Container, backup: Backup, on_progress: Progress
+) -> None:
+    care = file_care()
     with unpacked_image(container, container.path.parent) as image:
-        portable = image.with_name("rows")
-        pack_image(portable, {**facts, "left_out": {}}, image, portable=True)
-        with opened(portable) as rows:
-            yield rows
+        check_unpacked(
+            container, backup, image, lambda done, total: on_progress("Verifying", done, total)
+        )
+        with care.read_image(image) as tx:
+            read: _Read = partial(read_store, tx, present(tx, care.tables_query))
+            _fill(target, container, backup, read, at_once=True, on_progress=on_progress)
 
 
 def require_no_running_process(target: SessionDBProvider, now: float) -> None:
@@ -273,6 +284,7 @@ def _fill(
     target: SessionDBProvider,
     container: Container,
     backup: Backup,
+    read: _Read,
     *,
     at_once: bool,
     on_progress: Progress,
@@ -284,8 +296,10 @@ def _fill(
         done += messages
         on_progress("Restoring", done, backup.messages)
 
-    def check(tx: ReadTransaction) -> None:
-        for table, rows in backup.counts.items():
+    def check(tx: ReadTransaction, written: Counter[str]) -> None:
+        # An image also counts rows that belong to no session.
+        expected = backup.counts if backup.kind == "portable" else written
+        for table, rows in expected.items():
             stored = count(tx, DECLARED[table])
             if stored != rows:
                 raise BackupRefused(
@@ -300,4 +314,4 @@ def _fill(
             lambda done, total: on_progress("Comparing", done, total),
         )
 
-    fill(target, container, at_once=at_once, check=check, advance=advance)
+    fill(target, read, at_once=at_once, check=check, advance=advance)

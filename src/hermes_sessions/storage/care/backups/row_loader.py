@@ -1,4 +1,4 @@
-"""Write the rows of a portable backup into an empty store, including ids.
+"""Write what a backup holds into an empty store, including ids.
 
 On a server this is one transaction: no other process sees a part of it, and a lost connection
 leaves nothing behind. A SQLite file under construction has no final name yet, so many short
@@ -7,51 +7,33 @@ transactions are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from hermes_sessions.errors import BackupRefused
-from hermes_sessions.storage.care.backups.container import Container
-from hermes_sessions.storage.care.backups.portable_format import (
-    INCLUDED_TABLES,
-    BackedUpSession,
-    count,
-    names,
-    present,
-    read_rows,
-)
-from hermes_sessions.storage.provider import (
-    ReadTransaction,
-    Row,
-    SessionDBProvider,
-    WriteTransaction,
-    bulk_insert,
-)
-from hermes_sessions.storage.repositories.lineage import restore_parents
+from hermes_sessions.storage.care.backups.portable_format import count, present
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.repositories.stale_sessions import note_all
-from hermes_sessions.storage.tables import SESSIONS
-
-#: Rows and characters of one batch.
-_BATCH: Final = 2000
-_BATCH_CHARACTERS: Final = 4_000_000
-_PARENT: Final = names(SESSIONS).index("parent_session_id")
+from hermes_sessions.storage.session_copy.reader import Piece, SideRows, batches
+from hermes_sessions.storage.session_copy.writer import Edge, edges_of, insert_rows, link_parents
 
 #: Called with the number of messages done.
 Advance = Callable[[int], None]
-Check = Callable[[ReadTransaction], None]
-_Batch = dict[str, list[Row]]
+#: Examines the result, given the number of rows that were written, by table.
+Check = Callable[[ReadTransaction, Counter[str]], None]
+_Run = Callable[[Callable[[WriteTransaction], Any]], Any]
 
 
 def fill(
     target: SessionDBProvider,
-    container: Container,
+    read: Callable[[], Iterable[Piece | SideRows]],
     *,
     at_once: bool,
-    check: Check,
+    check: Check = lambda _tx, _written: None,
     advance: Advance = lambda _: None,
 ) -> None:
-    """Write all rows of a backup into an empty store; with *at_once* in a single transaction.
+    """Write all that *read* yields into an empty store; with *at_once* in a single transaction.
 
     *check* examines the result before a single transaction is committed.
 
@@ -59,41 +41,48 @@ def fill(
         BackupRefused: the store is not empty; nothing was written.
         BackupDamaged: the backup is damaged. With *at_once*, nothing was written.
     """
-    container.check_digests()
     if at_once:
-        target.write(
-            partial(_fill, target=target, container=container, check=check, advance=advance)
-        )
+        target.write(lambda tx: check(tx, _fill(target, read, advance, lambda step: step(tx))))
         return
-    target.write(partial(require_empty, tables_query=target.dialect.tables_query))
-    for batch in _batches(container):
-        target.write(partial(_insert, batch=batch))
-        advance(len(batch.get("messages", ())))
-    for edges in _parents(container):
-        target.write(partial(restore_parents, edges=edges))
-    target.write(partial(_continue_ids_above, target=target))
+    written = _fill(target, read, advance, target.write)
     with target.read() as tx:
-        check(tx)
+        check(tx, written)
 
 
 def _fill(
-    tx: WriteTransaction,
     target: SessionDBProvider,
-    container: Container,
-    check: Check,
+    read: Callable[[], Iterable[Piece | SideRows]],
     advance: Advance,
-) -> None:
-    require_empty(tx, target.dialect.tables_query)
-    for batch in _batches(container):
-        _insert(tx, batch)
-        advance(len(batch.get("messages", ())))
-    for edges in _parents(container):
-        restore_parents(tx, edges)
-    _continue_ids_above(tx, target)
-    check(tx)
+    run: _Run,
+) -> Counter[str]:
+    run(lambda tx: _require_empty(tx, target.dialect.tables_query))
+    written = Counter[str]()
+    #: Edges by the parent that is not stored yet.
+    waiting: dict[str, list[Edge]] = {}
+    for batch in batches(read()):
+        edges = edges_of(batch)
+        for part in batch:
+            if isinstance(part, Piece) and part.session is not None:
+                edges += waiting.pop(part.session_id, ())
+
+        def work(
+            tx: WriteTransaction,
+            batch: list[Piece | SideRows] = batch,
+            edges: list[Edge] = edges,
+        ) -> list[Edge]:
+            insert_rows(tx, target, batch)
+            return link_parents(tx, edges)
+
+        for edge in run(work):
+            waiting.setdefault(edge[1], []).append(edge)
+        for part in batch:
+            written.update({table.name: len(rows) for table, rows in part.rows()})
+            advance(len(part.messages) if isinstance(part, Piece) else 0)
+    run(note_all)
+    return written
 
 
-def require_empty(tx: WriteTransaction, tables_query: str | None) -> None:
+def _require_empty(tx: WriteTransaction, tables_query: str | None) -> None:
     """Refuse a store that is not empty.
 
     Raises:
@@ -107,51 +96,3 @@ def require_empty(tx: WriteTransaction, tables_query: str | None) -> None:
             f"can only be restored into an empty database or schema: create one, restore into it "
             f"with --into, and point sessiondb in config.yaml to it. The old one stays."
         )
-
-
-def _batches(container: Container) -> Iterator[_Batch]:
-    """Yield rows by table; a session's own row never follows the rows that belong to it."""
-    batch: _Batch = {}
-    rows = characters = 0
-    for found in read_rows(container):
-        if isinstance(found, BackedUpSession):
-            continue
-        table, row = found
-        if table is SESSIONS:
-            # Parents may come later; they are all linked at the end.
-            row = (*row[:_PARENT], None, *row[_PARENT + 1 :])
-        batch.setdefault(table.name, []).append(row)
-        rows += 1
-        characters += sum(len(value) for value in row if isinstance(value, (str, bytes)))
-        if rows >= _BATCH or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, rows, characters = {}, 0, 0
-    if batch:
-        yield batch
-
-
-def _parents(container: Container) -> Iterator[list[tuple[Any, Any]]]:
-    edges = []
-    for found in read_rows(container):
-        if isinstance(found, BackedUpSession) or found[0] is not SESSIONS:
-            continue
-        row = found[1]
-        if row[_PARENT] is not None:
-            edges.append((row[_PARENT], row[0]))
-            if len(edges) == _BATCH:
-                yield edges
-                edges = []
-    if edges:
-        yield edges
-
-
-def _insert(tx: WriteTransaction, batch: _Batch) -> None:
-    for table in INCLUDED_TABLES:
-        bulk_insert(tx, table.name, names(table), batch.get(table.name, []))
-
-
-def _continue_ids_above(tx: WriteTransaction, target: SessionDBProvider) -> None:
-    note_all(tx)
-    for table in INCLUDED_TABLES:
-        if any(column.kind == "serial" for column in table.columns):
-            target.after_explicit_ids(tx, table.name)

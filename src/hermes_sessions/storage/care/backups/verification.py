@@ -29,7 +29,12 @@ from hermes_sessions.storage.care.backups.portable_format import (
 )
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.provider_registry import file_care
-from hermes_sessions.storage.session_copy.reader import checksum_sessions, ids_page, messages_of
+from hermes_sessions.storage.session_copy.reader import (
+    Piece,
+    checksum_sessions,
+    ids_page,
+    messages_of,
+)
 
 #: Called with the number of bytes or messages done, and the total.
 Progress = Callable[[int, int], None]
@@ -242,12 +247,16 @@ def _check_rows(container: Container, backup: Backup, on_progress: Progress) -> 
     counts = dict.fromkeys(backup.counts, 0)
 
     def sums() -> Iterator[BackedUpSession]:
-        for found in read_rows(container):
-            if isinstance(found, BackedUpSession):
-                yield found
-            else:
-                name = found[0].name
-                counts[name] = counts.get(name, 0) + 1
+        messages = 0
+        for part in read_rows(container):
+            for table, rows in part.rows():
+                if rows:
+                    counts[table.name] = counts.get(table.name, 0) + len(rows)
+            if isinstance(part, Piece):
+                messages += len(part.messages)
+                if part.checksum is not None:
+                    yield BackedUpSession(part.session_id, messages, part.checksum)
+                    messages = 0
 
     # Both streams are in one file, so each needs its own handle.
     with opened(container.path) as other:
