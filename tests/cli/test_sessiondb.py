@@ -287,6 +287,34 @@ def test_an_older_layout_is_not_changed_by_looking(hermes: Hermes, tmp_path: Pat
     assert (moved.code, moved.out[:9]) == (0, "Migrated ")
 
 
+def test_a_file_of_a_later_hermes_is_upgraded_when_you_say_so(hermes: Hermes) -> None:
+    hermes.home.mkdir()
+    stored.unpack("v22", hermes.store)
+    assert_one_line(hermes.call("sessiondb", "status"), 3, f"sessiondb upgrade {hermes.store}")
+    done = hermes.call("sessiondb", "upgrade", str(hermes.store))
+    assert done.code == 0
+    assert done.out.splitlines()[:3] == [
+        "Upgraded schema version 22: 30 sessions with 433 messages.",
+        f"Backup: {hermes.store}.v22.bak",
+        "Kept: async_delegations (1 row)",
+    ]
+    assert "Taken: telegram_dm_topic_bindings (2 rows): 2 copied into topics" in done.out
+    assert "Dropped: messages_fts: a search index of Hermes" in done.out
+    assert hermes.call("sessiondb", "upgrade").out == "The tables are up to date.\n"
+    assert hermes.call("sessions", "list", "--json").json["sessions"]
+
+
+def test_the_report_of_an_upgrade_as_json(hermes: Hermes) -> None:
+    hermes.home.mkdir()
+    stored.unpack("v17", hermes.store)
+    upgraded = hermes.call("sessiondb", "upgrade", "--json").json["upgraded"]
+    assert (upgraded["version"], upgraded["backup"]) == (17, f"{hermes.store}.v17.bak")
+    outcomes = {table["table"]: table["outcome"] for table in upgraded["tables"]}
+    assert outcomes["sessions"] == "taken"
+    assert outcomes["messages_fts_trigram"] == "dropped"
+    assert outcomes["sqlite_sequence"] == "kept"
+
+
 def test_a_target_that_cannot_be_written(filled: Hermes, tmp_path: Path) -> None:
     folder = tmp_path / "closed"
     folder.mkdir()
@@ -354,6 +382,7 @@ def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> N
         "taken": [],
         "finished": [],
         "finishing": [],
+        "upgraded": None,
     }
     status = filled.call("sessiondb", "status")
     assert status.out.splitlines()[-1] == "Schema: up to date (9999_more)"

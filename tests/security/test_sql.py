@@ -59,6 +59,8 @@ EXCEPTIONS = {
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_search_index": "parts of an FTS table",
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_indexes_and_triggers": "a quoted name",
     "hermes_sessions.storage.sqlite.upgrade.layout:_add_column": "a declared column",
+    "hermes_sessions.storage.sqlite.upgrade.layout:_drop_column": "a declared column",
+    "hermes_sessions.storage.sqlite.upgrade.layout:_set_aside": "a declared column",
     "hermes_sessions.storage.sqlite.upgrade.sessions:fill_summaries": "names of our columns",
     "hermes_sessions.storage.sqlite.sqlite3_lock:_begin": "a number: a pragma takes no parameter",
     "hermes_sessions.storage.transfer.lane_copy:_remove_parts": "names of tables in a constant",

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_store_at(place: str | None, *, read_only: bool) -> Iterator[SessionDBProvider]:
-    """Open the store at a path or URL, or the configured one; close it after the block.
+def open_store_at(
+    place: str | None, *, read_only: bool, upgrade_later: bool = False
+) -> Iterator[SessionDBProvider]:
+    """Open the store at a path or URL, or the configured one; close it after the block. With
+    *upgrade_later*, a file of a later Hermes is turned into a store.
 
     Raises:
         InvalidInput, ConfigError, StoreError: one line that says what to do.
     """
-    options = OpenOptions(read_only=read_only)
+    options = OpenOptions(read_only=read_only, upgrade_later=upgrade_later)
     if place is not None and "://" in place:
         provider = open_url(place, options)
     else:

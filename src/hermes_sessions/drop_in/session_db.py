@@ -47,6 +47,8 @@ class SessionDB(sessiondb.SessionDB):
     def _open(self, db_path: str | Path | None, options: OpenOptions) -> OpenedProvider:
         from hermes_sessions.drop_in.store_location import locate_store, prepare_side_file
 
+        # hermes-agent itself opens its file with this class.
+        options = options._replace(upgrade_later=True)
         location = locate_store(db_path)
         if location is None:
             return super()._open(db_path, options)

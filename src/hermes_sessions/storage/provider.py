@@ -147,6 +147,8 @@ class OpenOptions(NamedTuple):
     lock_timeout: float | None = None
     #: Returns how many more seconds to wait for a server that does not answer.
     seconds_left: Callable[[], float] | None = None
+    #: Whether a file of a later Hermes, which may still use it, is upgraded in place or refused.
+    upgrade_later: bool = False
 
 
 DEFAULT_OPEN_OPTIONS: Final = OpenOptions()
@@ -165,6 +167,27 @@ class NewRow(NamedTuple):
     fence: int | None = None
 
 
+class UpgradedTable(NamedTuple):
+    """What an upgrade did with one table of the file."""
+
+    table: str
+    outcome: Literal["taken", "kept", "dropped"]
+    #: How many rows the table had, and how many it has; None for a search index.
+    rows: int | None
+    rows_after: int | None
+    note: str = ""
+
+
+class FileUpgrade(NamedTuple):
+    """A file of Hermes that was turned into a store."""
+
+    version: int
+    backup: str
+    sessions: int
+    messages: int
+    tables: tuple[UpgradedTable, ...]
+
+
 class MigrationSteps(NamedTuple):
     """The migration steps of a store, by name."""
 
@@ -173,6 +196,8 @@ class MigrationSteps(NamedTuple):
     waiting: tuple[str, ...] = ()
     #: Steps that remove something; they wait until no older version of the program runs.
     finishing: tuple[str, ...] = ()
+    #: Set if opening the store upgraded a file of Hermes.
+    upgraded: FileUpgrade | None = None
 
     @classmethod
     def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> MigrationSteps:

@@ -1480,20 +1480,22 @@ WORKSPACES: Final = Table(
     imported=True,
 )
 
+ROUTING: Final = Table(
+    "gateway_routing",
+    ("scope", "session_key"),
+    (
+        Column("scope", "name", "The gateway whose map this is, or empty.", required=True),
+        Column("session_key", "name", "The key of the messenger chat.", required=True),
+        Column("entry_json", "text", "The entry, as its gateway wrote it.", required=True),
+        Column("updated_at", "real", "When the entry was last written.", required=True),
+    ),
+    doc="Maps of messenger chats to sessions that Hermes gateways keep.",
+    imported=True,
+)
+
 #: What other programs keep beside sessions: today's Hermes and agent frameworks.
 INTEGRATION_TABLES: Final = (
-    Table(
-        "gateway_routing",
-        ("scope", "session_key"),
-        (
-            Column("scope", "name", "The gateway whose map this is, or empty.", required=True),
-            Column("session_key", "name", "The key of the messenger chat.", required=True),
-            Column("entry_json", "text", "The entry, as its gateway wrote it.", required=True),
-            Column("updated_at", "real", "When the entry was last written.", required=True),
-        ),
-        doc="Maps of messenger chats to sessions that Hermes gateways keep.",
-        imported=True,
-    ),
+    ROUTING,
     Table(
         "state_documents",
         ("scope", "owner", "name"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hermes_sessions.storage.provider_registry import file_care
 from hermes_sessions.storage.sessiondb import SessionDB
 from tests.fixtures.hermes import layouts, reader, stored
 
@@ -24,6 +27,16 @@ DEFAULTS = {
     "api_call_count": 0,
 }
 NOT_LOADED = ("content", "tool_calls", "decoded")
+#: Tables that an import and an upgrade fill alike.
+TABLES = {
+    "state_meta": "key, value",
+    "gateway_routing": "scope, session_key, entry_json, updated_at",
+    "topic_modes": "*",
+    "topics": "*",
+    "session_model_usage": "*",
+    "rewinds": "*",
+}
+PLACE = "id, conversation_id, edge_kind, chain_id, tip_id, listed, preview, next_ordinal, archived"
 
 
 def make(name: str, path: Path) -> Everything:
@@ -44,6 +57,15 @@ def _made(name: str) -> tuple[bytes, Everything]:
         else:
             stored.unpack(name, path)
         return path.read_bytes(), reader.read_everything(path)
+
+
+def edit(path: Path, *statements: str | tuple[str, Sequence[Any]]) -> None:
+    """Change a file as another program would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for statement in statements:
+            sql, params = (statement, ()) if isinstance(statement, str) else statement
+            connection.execute(sql, params)
 
 
 def version_in(name: str) -> int:
@@ -87,3 +109,41 @@ def require_transcript(found: list[dict[str, Any]], expected: list[dict[str, Any
         for column in theirs.keys() & ours.keys() - set(NOT_LOADED):
             expected_value = 1 if column == "active" else theirs[column]
             assert ours[column] == expected_value, (theirs["id"], column)
+
+
+def contents(db: SessionDB) -> dict[str, Any]:
+    """All that a store says about its sessions, and its other tables."""
+    with db.provider.read() as tx:
+        tables = {
+            name: sorted(map(repr, tx.all(f"SELECT {columns} FROM {name}")))
+            for name, columns in TABLES.items()
+        }
+        kept = "SELECT origin, row_key, row FROM foreign_rows WHERE table_name = ?"
+        tables["usage kept"] = tx.all(f"{kept} ORDER BY 2", ("session_model_usage",))
+        placed = tx.all(f"SELECT {PLACE} FROM sessions ORDER BY id")
+    return {
+        **{record["id"]: dict(record) for record in db.iter_export()},
+        "listed": [row["id"] for row in db.list_sessions_rich(limit=1000)],
+        "placed": placed,
+        **tables,
+    }
+
+
+@cache
+def imported(name: str) -> dict[str, Any]:
+    """The contents of a store after the import of the file called *name*."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state.db"
+        make(name, path)
+        with SessionDB(":memory:") as db:
+            assert file_care().import_database(db, path)["ok"]
+            return contents(db)
+
+
+def require_upgraded(db: SessionDB, name: str, before: Everything) -> None:
+    """Assert that an upgraded store has all that was in the file called *name*."""
+    if name in LATER:
+        # What the file hides is hidden, so that its messages are not those that are loaded.
+        assert contents(db) == imported(name)
+    else:
+        require_everything(db, before)

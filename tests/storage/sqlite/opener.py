@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_state import SessionDB  # also upgrades files of later versions
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from hermes_sessions.storage.sqlite.hermes_database import import_database, is_d
 from tests.fixtures.hermes import content, layouts, reader, release_driver, stored
 from tests.fixtures.hermes.old_process import OldProcess
 from tests.storage.export_samples import everything, fill, ticking
-from tests.storage.sqlite.hermes_files import make
+from tests.storage.sqlite.hermes_files import edit, make
 
 Record = dict[str, Any]
 
@@ -47,15 +47,6 @@ def source(tmp_path: Path) -> Path:
 def db() -> Iterator[SessionDB]:
     with SessionDB(":memory:", clock=ticking()) as db:
         yield db
-
-
-def edit(path: Path, *statements: str | tuple[str, Sequence[Any]]) -> None:
-    """Change a file as another program would."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA foreign_keys = OFF")
-        for statement in statements:
-            sql, params = (statement, ()) if isinstance(statement, str) else statement
-            connection.execute(sql, params)
 
 
 def foreign_rows(db: SessionDB) -> dict[str, list[Record]]:
@@ -84,6 +75,7 @@ def test_everything_in_the_file_is_copied_once(name: str, source: Path, db: Sess
         require_transcript(db, session_id, messages)
     assert {key: db.get_meta(key) for key in before["state_meta"]} == before["state_meta"]
     require_other_tables(db, before["other_tables"])
+    assert report["routing"] == len(before["other_tables"].get("gateway_routing", ()))
     require_the_same_again(db, source, report)
     assert source.read_bytes() == bytes_before
     assert list(source.parent.iterdir()) == [source]
@@ -156,7 +148,7 @@ def require_tool_calls(ours: Any, theirs: Record) -> None:
 def require_other_tables(db: SessionDB, tables: dict[str, list[Record]]) -> None:
     found = foreign_rows(db)
     for table, rows in tables.items():
-        kept = rows
+        kept = rows if table not in ("gateway_routing", "compression_locks") else []
         if table == "session_model_usage":
             require_usage(db, rows)
             kept = [row for row in rows if row["cost_status"] or row["cost_source"]]
@@ -423,8 +415,9 @@ def test_invalid_utf8_and_bytes_are_kept(source: Path, db: SessionDB) -> None:
     assert found is not None
     assert raw_of(found["system_prompt"]) == raw
     assert raw_of(db.get_meta("empty")) == raw
-    rows = foreign_rows(db)["gateway_routing"]
-    assert raw in [raw_of(row["entry_json"]) for row in rows]
+    with db.provider.read() as tx:
+        entries = [row[0] for row in tx.all("SELECT entry_json FROM gateway_routing")]
+    assert raw in map(raw_of, entries)
     assert len(db.get_messages("id \udcff")) == 8
     assert import_database(db, source)["skipped"] == report["imported"]
 
@@ -590,6 +583,7 @@ def test_a_later_version_is_read_as_far_as_its_columns_are_known(
         "ALTER TABLE messages ADD COLUMN ordinal INTEGER DEFAULT 5",
         "ALTER TABLE messages ADD COLUMN external_id TEXT DEFAULT 'same for all'",
         "ALTER TABLE messages ADD COLUMN rewinds BLOB DEFAULT x'00'",
+        "ALTER TABLE gateway_routing RENAME COLUMN scope TO realm",
         "CREATE TABLE feelings (a TEXT, b BLOB)",
         "INSERT INTO feelings VALUES ('x', x'ff'), ('x', NULL)",
     )
@@ -597,17 +591,16 @@ def test_a_later_version_is_read_as_far_as_its_columns_are_known(
     assert (report["ok"], report["schema_version"]) == (True, 99)
     record = db.export_session(content.PLAIN_SESSION)
     assert record is not None
-    assert record["extra"] == {
-        "mood": "fine",
-        "extra": "theirs",
-        "cwd": "/home/someone/größe",
-    }
+    assert record["extra"] == {"mood": "fine", "extra": "theirs"}
+    assert record["cwd"] == "/home/someone/größe"
     assert [m["ordinal"] for m in record["messages"]] == [1, 2, 3, 4, 5]
     assert record["messages"][0]["extra"] == {
         "ordinal": 5,
         "external_id": "same for all",
         "rewinds": {"$bytes": "AA=="},
     }
+    assert report["routing"] == 0
+    assert {row["realm"] for row in foreign_rows(db)["gateway_routing"]} == {"", "profil"}
     assert foreign_rows(db)["feelings"] == [
         {"a": "x", "b": {"$bytes": "/w=="}},
         {"a": "x", "b": None},

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite import migrations
+from hermes_state import SessionDB
 from tests.fixtures.hermes import reader
 from tests.storage.sqlite import opener
-from tests.storage.sqlite.hermes_files import Everything, make, require_everything, version_in
+from tests.storage.sqlite.hermes_files import Everything, make, require_upgraded, version_in
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
-TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak")
+TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak", ".v22.bak")
 #: Every n-th call of a kind: writes are many and alike, and syncs and removals are adjacent.
 STEP = {"pwrite64": 173, "fdatasync": 2, "unlink": 2}
 
@@ -63,7 +63,7 @@ def is_new(path: Path, before: Everything, scratch: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", ["v11", "built-v8-rollback-journal"])
+@pytest.mark.parametrize("name", ["v11", "v22", "built-v8-rollback-journal"])
 @pytest.mark.fault(
     "Killed at any write while an older layout is upgraded",
     "The file is the old or the new one; the next open completes it",
@@ -86,7 +86,7 @@ def test_the_file_is_old_or_new_and_the_next_open_completes_it(
         process.communicate()
         outcomes[is_new(path, before, directory / "scratch")] += 1
         with SessionDB(path) as db:
-            require_everything(db, before)
+            require_upgraded(db, name, before)
         assert path.read_bytes()[18:20] == b"\2\2", "it has a write-ahead log in the end"
         backup = f"state.db.v{version_in(name)}.bak"
         assert sorted(one.name for one in directory.glob("state.db*")) == [
@@ -100,10 +100,11 @@ def test_the_file_is_old_or_new_and_the_next_open_completes_it(
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(tmp_path: Path, long_run: bool) -> None:
+@pytest.mark.parametrize("name", ["v11", "v22"])
+def test_killed_again_and_again(name: str, tmp_path: Path, long_run: bool) -> None:
     """Each attempt starts over; one backup and no other leftover stays of them all."""
     path = tmp_path / "state.db"
-    before = make("v11", path)
+    before = make(name, path)
     killed = 0
     for number in range(20, 10_000, 67 if long_run else 101):
         injection = f"inject=pwrite64:signal=KILL:when={number}"
@@ -114,9 +115,9 @@ def test_killed_again_and_again(tmp_path: Path, long_run: bool) -> None:
         killed += 1
     assert killed > 5
     with SessionDB(path) as db:
-        require_everything(db, before)
+        require_upgraded(db, name, before)
     assert sorted(one.name for one in tmp_path.glob("state.db*")) == [
         "state.db",
         "state.db.gate",
-        "state.db.v11.bak",
+        f"state.db.{name}.bak",
     ]

@@ -87,6 +87,8 @@ def _summary(report: Record, source: str, target: Path | None) -> str:
         parts.append(f"{report['skipped']} already stored")
     if report.get("topics"):
         parts.append(f"bound {counted(report['topics'], 'Telegram topic')}")
+    if report.get("routing"):
+        parts.append(f"added {counted(report['routing'], 'messenger route')}")
     return one_line(", ".join(parts) + ".")
 
 
@@ -100,6 +102,7 @@ def _document(report: Record) -> dict[str, Any]:
         "damage": report.get("damage", []),
         "notes": report["notes"],
         "topics": report.get("topics", 0),
+        "routing": report.get("routing", 0),
         "kept": report.get("kept", {}),
         "left_out": report.get("left_out", []),
     }

@@ -11,8 +11,6 @@ from hermes_sessions.model import labels
 from hermes_sessions.storage.codec import from_json, to_json
 
 _MAX_INTEGER: Final = 2**63 - 1
-#: Columns of later Hermes versions that are dropped at their default.
-_SAYS_NOTHING: Final = {"observed": 0, "expiry_finalized": 0, "compression_fallback_streak": 0}
 
 
 def first_known(*times: float | None) -> Any:
@@ -114,8 +112,6 @@ def extra_text(raw: Mapping[str, Any], known: frozenset[str]) -> str | None:
     if extra is not None and not isinstance(extra, Mapping):
         raise InvalidInput(f"extra must be an object, not {type(extra).__name__}.")
     kept = dict(extra or {}) | {
-        name: value
-        for name, value in raw.items()
-        if name not in known and value is not None and _SAYS_NOTHING.get(name) != value
+        name: value for name, value in raw.items() if name not in known and value is not None
     }
     return json_text("extra", kept) if kept else None

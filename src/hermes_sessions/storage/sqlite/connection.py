@@ -31,6 +31,8 @@ class SQLiteOptions(NamedTuple):
     read_only: bool = False
     #: Whether a store is backed up before a migration changes its tables.
     back_up_first: bool = True
+    #: See `OpenOptions.upgrade_later`.
+    upgrade_later: bool = False
     #: Page cache of each connection.
     cache_kib: int = 16 * 1024
 

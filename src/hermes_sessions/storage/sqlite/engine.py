@@ -28,6 +28,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import FileUpgrade
 from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, restart_wal
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
@@ -91,6 +92,8 @@ class SQLiteEngine:
         self.options = options
         #: Number of providers of this process that use the engine; maintained by them.
         self.handles = 0
+        #: Set if opening the file upgraded it.
+        self.upgraded: FileUpgrade | None = None
         self._immutable = immutable
         self._gate = WriterGate(f"{path}.gate" if gated and path != MEMORY else None)
         self._identity = FileIdentity(None if path == MEMORY else path, immutable=immutable)

@@ -8,7 +8,6 @@ skipped. The source is only read.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreCorrupt
-from hermes_sessions.model.ids import MAX_ID_LENGTH, shortened_id, stored_length
+from hermes_sessions.model.ids import shortened_id
 from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions.storage import tables
 from hermes_sessions.storage.codec import to_json
@@ -36,6 +35,8 @@ from hermes_sessions.storage.sqlite.file_kind import (
     identify_file,
 )
 from hermes_sessions.storage.sqlite.hermes_values import (
+    FOREIGN_ROW,
+    USAGE_NAMES,
     decoded,
     is_finite,
     jsonable,
@@ -44,6 +45,8 @@ from hermes_sessions.storage.sqlite.hermes_values import (
     message_record,
     object_in,
     plain_text,
+    routing_row,
+    row_key,
     time_or_default,
     typed,
     typed_row,
@@ -67,7 +70,7 @@ from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
 from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
 from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
-from hermes_sessions.storage.tables import ALL_TABLES, USAGE, Table
+from hermes_sessions.storage.tables import ALL_TABLES, ROUTING, USAGE, Table
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -81,12 +84,12 @@ __all__ = [
 ]
 
 _SESSION_TIMES: Final = ("started_at", "ended_at")
-_USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
 #: Tables that are imported as they are, with the columns that exist here.
 _OWN_COLUMNS: Final = {
     "schema_version": {"version"},
     "state_meta": {"key", "value"},
-    USAGE.name: {*_USAGE_NAMES, *(column.name for column in USAGE.columns)},
+    USAGE.name: {*USAGE_NAMES, *(column.name for column in USAGE.columns)},
+    ROUTING.name: {column.name for column in ROUTING.columns},
 }
 #: Columns that are recounted.
 _COUNTED: Final = ("message_count", "tool_call_count")
@@ -106,8 +109,8 @@ _COUNTED_AGAIN: Final = "recounted here"
 _OF_SQLITE: Final = "SQLite's own"
 _VIEW: Final = "a view, which has no rows of its own"
 _UNREADABLE: Final = "a kind of table that cannot be read here"
+_LOCKS: Final = "locks of programs that use that file"
 _OF_THE_STORE: Final = "specific to that store; hermes sessiondb migrate moves a whole store"
-_FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
 _ROWS_PER_WRITE: Final = 500
 _LISTED_DAMAGE: Final = 100
 
@@ -179,7 +182,7 @@ class HermesDatabase:
     def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield (origin, table, key, JSON) of rows for ``foreign_rows``."""
         if self.is_ours:
-            for row in self._rows("foreign_rows", _FOREIGN_ROW):
+            for row in self._rows("foreign_rows", FOREIGN_ROW):
                 origin, table, key, text = (str(decoded(cell)) for cell in row)
                 yield origin, table, key, text
         for table, columns in self._tables.items():
@@ -187,7 +190,7 @@ class HermesDatabase:
                 continue
             known = _OWN_COLUMNS.get(table, set())
             unknown = [name for name in columns if name not in known]
-            if known and not unknown and table != USAGE.name:
+            if known and not unknown and table not in (USAGE.name, ROUTING.name):
                 continue
             self.kept[table] = 0
             for row in self._rows(table, columns):
@@ -206,6 +209,8 @@ class HermesDatabase:
 
     def _has_place(self, table: str, values: Mapping[str, Any]) -> bool:
         """Whether a row of a table in _OWN_COLUMNS was copied: usage is copied with its session."""
+        if table == ROUTING.name:
+            return routing_row(values) is not None
         if table != USAGE.name:
             return True
         key = values.get("session_id")
@@ -232,7 +237,7 @@ class HermesDatabase:
             yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
 
     def side_rows_of(self, table: Table) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table of a store of ours."""
+        """Yield the rows of a table of a store of ours, or of the same table of Hermes."""
         if self.is_ours:
             there = self._tables.get(table.name, ())
             names = [column.name for column in table.copied if column.name in there]
@@ -240,6 +245,13 @@ class HermesDatabase:
                 found = dict(zip(names, map(decoded, row), strict=True))
                 # A column that a pending migration adds has its default.
                 yield tuple(found.get(column.name, column.default) for column in table.copied)
+        elif table is ROUTING:
+            names = [column.name for column in table.columns]
+            if set(names) <= set(self._tables.get(table.name, ())):
+                for row in self._rows(table.name, names):
+                    values = routing_row(dict(zip(names, row, strict=True)))
+                    if values is not None:
+                        yield values
 
     # Sessions of the documented layouts
 
@@ -366,7 +378,7 @@ class HermesDatabase:
         ):
             odd: dict[str, Any] = {}
             found = {
-                _USAGE_NAMES.get(name, name): typed(name, value, odd)
+                USAGE_NAMES.get(name, name): typed(name, value, odd)
                 for name, value in zip(columns, row, strict=True)
             }
             for name in ROUTE_COLUMNS:
@@ -402,12 +414,12 @@ class HermesDatabase:
 
     def _reason_against(self, name: str, kind: str) -> str | None:
         """Return why a table is skipped, None for one that is copied."""
-        if name.startswith("sqlite_"):
-            return _OF_SQLITE
-        if kind == "view":
-            return _VIEW
+        if name.startswith("sqlite_") or kind == "view":
+            return _VIEW if kind == "view" else _OF_SQLITE
         if kind == "shadow" or name in SEARCH_TABLES:
             return _INDEX
+        if name == "compression_locks":
+            return _LOCKS
         if self.is_ours and (name.startswith("search_") or name in _NOT_COPIED_OF_OURS):
             return _INDEX if name.startswith("search_") else _OF_THE_STORE
         if kind == "virtual":
@@ -421,11 +433,7 @@ class HermesDatabase:
         key_columns = self._connection.execute(
             "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
         )
-        names = [str(row[0]) for row in key_columns] or list(values)
-        key = to_json(list(jsonable({name: values[name] for name in names}).values()))
-        if stored_length(key) <= MAX_ID_LENGTH:
-            return key
-        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        return row_key([str(row[0]) for row in key_columns], values)
 
     def _rows(
         self, table: str, columns: Sequence[str], tail: str = "", params: Sequence[Any] = ()
@@ -492,7 +500,8 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
     reported. Existing values and rows stay. Copying again adds what is new.
 
     The report has the keys of `SessionDB.import_sessions`, and ``schema_version``, ``damage``
-    (what could not be read), ``meta``, ``foreign_rows`` and ``topics`` (how many were added),
+    (what could not be read), ``meta``, ``foreign_rows``, ``routing`` and ``topics`` (how many were
+    added),
     ``kept`` (unknown tables, and how many of their rows are in ``foreign_rows``) and ``left_out``
     (what is not copied: ``table``, ``column`` if it is only that, ``reason``).
 
@@ -508,14 +517,17 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
         report["foreign_rows"] = _add_rows(
             db,
             "foreign_rows",
-            _FOREIGN_ROW,
+            FOREIGN_ROW,
             ("table_name", "row_key"),
             source.other_rows(),
         )
         for table in _IMPORTED:
             if table.name not in _OWN_WAY:
                 columns = [column.name for column in table.copied]
-                _add_rows(db, table.name, columns, table.row_key, source.side_rows_of(table))
+                rows = source.side_rows_of(table)
+                added = _add_rows(db, table.name, columns, table.row_key, rows)
+                if table is ROUTING:
+                    report["routing"] = added
         report["topics"] = _add_topics(db, source)
         report["kept"], report["left_out"] = source.kept, source.left_out
         report["damage"] = source.damage

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,133 +22,12 @@ from hermes_sessions.model.lineage import BRANCH, COMPRESSION, HANDOFF, SUBAGENT
 from hermes_sessions.storage.file_care import HermesExport, HermesSchema
 from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.sqlite import hermes_schema
 from hermes_sessions.storage.sqlite.file_access import create_private
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
-#: Name and declaration of each column; the order is that of schema 22. Those of schema 11 are
-#: marked by a bar.
-_SESSIONS: Final = """
-|id TEXT PRIMARY KEY
-|source TEXT NOT NULL
-|user_id TEXT
- session_key TEXT
- chat_id TEXT
- chat_type TEXT
- thread_id TEXT
- display_name TEXT
- origin_json TEXT
- expiry_finalized INTEGER DEFAULT 0
-|model TEXT
-|model_config TEXT
-|system_prompt TEXT
-|parent_session_id TEXT REFERENCES sessions(id)
-|started_at REAL NOT NULL
-|ended_at REAL
-|end_reason TEXT
-|message_count INTEGER DEFAULT 0
-|tool_call_count INTEGER DEFAULT 0
-|input_tokens INTEGER DEFAULT 0
-|output_tokens INTEGER DEFAULT 0
-|cache_read_tokens INTEGER DEFAULT 0
-|cache_write_tokens INTEGER DEFAULT 0
-|reasoning_tokens INTEGER DEFAULT 0
- cwd TEXT
- git_branch TEXT
- git_repo_root TEXT
-|billing_provider TEXT
-|billing_base_url TEXT
-|billing_mode TEXT
-|estimated_cost_usd REAL
-|actual_cost_usd REAL
-|cost_status TEXT
-|cost_source TEXT
-|pricing_version TEXT
-|title TEXT
-|api_call_count INTEGER DEFAULT 0
-|handoff_state TEXT
-|handoff_platform TEXT
-|handoff_error TEXT
- compression_failure_cooldown_until REAL
- compression_failure_error TEXT
- compression_fallback_streak INTEGER NOT NULL DEFAULT 0
- profile_name TEXT
- rewind_count INTEGER NOT NULL DEFAULT 0
- archived INTEGER NOT NULL DEFAULT 0
-"""
-_MESSAGES: Final = """
-|id INTEGER PRIMARY KEY AUTOINCREMENT
-|session_id TEXT NOT NULL REFERENCES sessions(id)
-|role TEXT NOT NULL
-|content TEXT
-|tool_call_id TEXT
-|tool_calls TEXT
-|tool_name TEXT
- effect_disposition TEXT
-|timestamp REAL NOT NULL
-|token_count INTEGER
-|finish_reason TEXT
-|reasoning TEXT
-|reasoning_content TEXT
-|reasoning_details TEXT
-|codex_reasoning_items TEXT
-|codex_message_items TEXT
- platform_message_id TEXT
- observed INTEGER DEFAULT 0
- active INTEGER NOT NULL DEFAULT 1
- compacted INTEGER NOT NULL DEFAULT 0
- api_content TEXT
-"""
-_USAGE: Final = """
- session_id TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE
- model TEXT NOT NULL
- billing_provider TEXT NOT NULL DEFAULT ''
- billing_base_url TEXT NOT NULL DEFAULT ''
- billing_mode TEXT NOT NULL DEFAULT ''
- task TEXT NOT NULL DEFAULT ''
- api_call_count INTEGER DEFAULT 0
- input_tokens INTEGER DEFAULT 0
- output_tokens INTEGER DEFAULT 0
- cache_read_tokens INTEGER DEFAULT 0
- cache_write_tokens INTEGER DEFAULT 0
- reasoning_tokens INTEGER DEFAULT 0
- estimated_cost_usd REAL DEFAULT 0
- actual_cost_usd REAL DEFAULT 0
- cost_status TEXT
- cost_source TEXT
- first_seen REAL
- last_seen REAL
-"""
-_USAGE_KEY: Final = (
-    "PRIMARY KEY (session_id, model, billing_provider, billing_base_url, billing_mode, task)"
-)
-_META: Final = "|key TEXT PRIMARY KEY\n|value TEXT"
-_ROUTING: Final = """
- scope TEXT NOT NULL DEFAULT ''
- session_key TEXT NOT NULL
- entry_json TEXT NOT NULL
- updated_at REAL NOT NULL
-"""
-_TOPIC_MODES: Final = """
-|chat_id TEXT PRIMARY KEY
-|user_id TEXT NOT NULL
-|enabled INTEGER NOT NULL DEFAULT 1
-|activated_at REAL NOT NULL
-|updated_at REAL NOT NULL
-|has_topics_enabled INTEGER
-|allows_users_to_create_topics INTEGER
-"""
-_TOPICS: Final = """
-|chat_id TEXT NOT NULL
-|thread_id TEXT NOT NULL
-|user_id TEXT NOT NULL
-|session_key TEXT NOT NULL
-|session_id TEXT NOT NULL UNIQUE REFERENCES sessions(id) ON DELETE CASCADE
-|managed_mode TEXT NOT NULL
-|linked_at REAL NOT NULL
-|updated_at REAL NOT NULL
-"""
 #: How Hermes marks structured content.
 _STRUCTURED: Final = "\0json:"
 #: Opened with a version below its own, Hermes 0.13 builds its search index; Hermes 0.19 builds a
@@ -201,19 +80,19 @@ class _Writer:
         #: Start and parent of sessions that continue another one; ids of branches.
         self._continuations: list[tuple[float, str]] = []
         self._branches: list[tuple[str]] = []
-        self._session_columns = _names(_SESSIONS, schema)
-        self._message_columns = _names(_MESSAGES, schema)
+        self._session_columns = hermes_schema.names(hermes_schema.SESSIONS, schema)
+        self._message_columns = hermes_schema.names(hermes_schema.MESSAGES, schema)
 
     def write(self, db: SessionDB, on_progress: Callable[[int], None]) -> HermesExport:
         """Write everything that the schema can express."""
-        self._create("sessions", _SESSIONS)
-        self._create("messages", _MESSAGES)
-        self._create("state_meta", _META)
+        self._create("sessions", hermes_schema.SESSIONS)
+        self._create("messages", hermes_schema.MESSAGES)
+        self._create("state_meta", hermes_schema.META)
         self._create("schema_version", "|version INTEGER NOT NULL")
         self._insert("schema_version", ["version"], [(_STATED_VERSION[self._schema],)])
         sessions = messages = 0
         if self._schema == 22:
-            self._create("session_model_usage", _USAGE, _USAGE_KEY)
+            self._create("session_model_usage", hermes_schema.USAGE, hermes_schema.USAGE_KEY)
         for record in db.iter_export():
             messages += self._write_session(record)
             sessions += 1
@@ -224,18 +103,18 @@ class _Writer:
             "WHERE title IS NOT NULL"
         )
         with db.store.provider.read() as tx:
-            self._copy(tx, "state_meta", "state_meta", _META)
+            self._copy(tx, "state_meta", "state_meta", hermes_schema.META)
             if self._schema == 22:
                 key = "PRIMARY KEY (scope, session_key)"
-                self._create("gateway_routing", _ROUTING, key)
-                self._copy(tx, "gateway_routing", "gateway_routing", _ROUTING)
+                self._create("gateway_routing", hermes_schema.ROUTING, key)
+                self._copy(tx, "gateway_routing", "gateway_routing", hermes_schema.ROUTING)
             self._copy_topics(tx)
             for (name,) in tx.all("SELECT table_name FROM foreign_rows"):
                 self._left_out[f"rows of {name}"] += 1
         return HermesExport(sessions, messages, dict(sorted((+self._left_out).items())))
 
     def _create(self, table: str, columns: str, key: str = "") -> None:
-        lines = [*_declarations(columns, self._schema), *([key] if key else [])]
+        lines = [*hermes_schema.declarations(columns, self._schema), *([key] if key else [])]
         self._connection.execute(f"CREATE TABLE {table} ({', '.join(lines)})")
 
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -269,7 +148,11 @@ class _Writer:
         )
         self._insert("messages", self._message_columns, map(self._message_row, shown))
         if self._schema == 22:
-            self._insert("session_model_usage", _names(_USAGE, 22), _usage_rows(record))
+            self._insert(
+                "session_model_usage",
+                hermes_schema.names(hermes_schema.USAGE, 22),
+                _usage_rows(record),
+            )
         return len(shown)
 
     def _is_expressed(self, message: Mapping[str, Any]) -> bool:
@@ -319,33 +202,25 @@ class _Writer:
             self._left_out["parents of branches, which would be hidden"] = detached
 
     def _copy(self, tx: ReadTransaction, source: str, table: str, columns: str) -> None:
-        names = _names(columns, self._schema)
+        names = hermes_schema.names(columns, self._schema)
         quoted = ", ".join(f'"{name}"' for name in names)
         self._insert(table, names, tx.stream(f"SELECT {quoted} FROM {source}"))
 
     def _copy_topics(self, tx: ReadTransaction) -> None:
         if tx.one("SELECT 1 FROM topic_modes") is None and tx.one("SELECT 1 FROM topics") is None:
             return
-        self._create("telegram_dm_topic_mode", _TOPIC_MODES)
-        self._create("telegram_dm_topic_bindings", _TOPICS, "PRIMARY KEY (chat_id, thread_id)")
-        self._copy(tx, "topic_modes", "telegram_dm_topic_mode", _TOPIC_MODES)
-        self._copy(tx, "topics", "telegram_dm_topic_bindings", _TOPICS)
+        self._create("telegram_dm_topic_mode", hermes_schema.TOPIC_MODES)
+        self._create(
+            "telegram_dm_topic_bindings", hermes_schema.TOPICS, "PRIMARY KEY (chat_id, thread_id)"
+        )
+        self._copy(tx, "topic_modes", "telegram_dm_topic_mode", hermes_schema.TOPIC_MODES)
+        self._copy(tx, "topics", "telegram_dm_topic_bindings", hermes_schema.TOPICS)
         self._connection.execute(
             "DELETE FROM telegram_dm_topic_bindings "
             "WHERE session_id NOT IN (SELECT id FROM sessions)"
         )
         if self._connection.changes():
             self._left_out["topics of sessions in the trash"] = self._connection.changes()
-
-
-def _declarations(columns: str, schema: HermesSchema) -> Iterator[str]:
-    for line in columns.strip("\n").splitlines():
-        if schema == 22 or line.startswith("|"):
-            yield line[1:]
-
-
-def _names(columns: str, schema: HermesSchema) -> list[str]:
-    return [declaration.split()[0] for declaration in _declarations(columns, schema)]
 
 
 def _marked_config(record: Mapping[str, Any]) -> str | None:
@@ -377,4 +252,7 @@ def _usage_rows(record: Mapping[str, Any]) -> list[list[Any]]:
                 if name.endswith(("_tokens", "_count", "_usd")):
                     row[name] = (row[name] or 0) + (value or 0)
             row["last_seen"] = max(row["last_seen"], fresh["last_seen"])
-    return [[row.get(name) for name in _names(_USAGE, 22)] for row in rows.values()]
+    return [
+        [row.get(name) for name in hermes_schema.names(hermes_schema.USAGE, 22)]
+        for row in rows.values()
+    ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hermes_sessions.model.ids import shortened_id
+from hermes_sessions.model.ids import MAX_ID_LENGTH, shortened_id, stored_length
 from hermes_sessions.storage.codec import (
     JSON,
     decode_content,
@@ -18,6 +19,7 @@ from hermes_sessions.storage.codec import (
     encode_text,
     to_json,
 )
+from hermes_sessions.storage.sqlite import hermes_schema
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS
 
 #: Marks lists and objects inside the text of the old layout.
@@ -127,21 +129,28 @@ def tool_calls_in(column: Value) -> Any:
 
 Record = dict[str, Any]
 
+#: Columns of ``session_model_usage`` that have another name here.
+USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
+FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
 #: Columns that appear in records; below, grouped by type.
 _COLUMNS: Final = [
     column for column in (*SESSIONS.columns, *MESSAGES.columns) if column.access != "hidden"
 ]
 _NUMBERS: Final = frozenset(c.name for c in _COLUMNS if c.holds in ("count", "amount"))
-_FLAGS: Final = frozenset(c.name for c in _COLUMNS if c.holds == "flag") | {"archived"}
+_FLAGS: Final = frozenset(c.name for c in _COLUMNS if c.holds == "flag")
 _TEXTS: Final = frozenset(
     c.name for c in _COLUMNS if c.access == "given" and c.holds in ("text", "json")
 ) - {"tool_calls"}
-#: Our columns that later releases of Hermes also have, with the same meaning.
-_ALSO_THEIRS: Final = frozenset(("rewind_count", "active", "compacted"))
-#: Keys of our records that no documented layout has. A column of the same name in a later layout
+#: Times that may be missing; the others have rules of their own.
+_OPTIONAL_TIMES: Final = frozenset(
+    c.name for c in _COLUMNS if c.holds == "time" and not c.documented and not c.required
+)
+#: Keys of our records that no release of Hermes has. A column of the same name in a later layout
 #: means something else.
 _NOT_THEIRS: Final = (
-    frozenset(c.name for c in _COLUMNS if not c.documented) - _ALSO_THEIRS
+    frozenset(c.name for c in _COLUMNS)
+    - frozenset(hermes_schema.names(hermes_schema.SESSIONS, 22))
+    - frozenset(hermes_schema.names(hermes_schema.MESSAGES, 22))
 ) | frozenset("messages model_usage rewinds preview _lineage_root_id".split())
 
 
@@ -187,6 +196,8 @@ def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
         if value is not None and value not in (0, 1):
             odd[name] = _jsonable_value(value)
         return value if value in (0, 1) else None
+    if name in _OPTIONAL_TIMES:
+        return time_or_default(name, value, odd, None)
     return _jsonable_value(value)
 
 
@@ -253,6 +264,27 @@ def usable_id(key: Any) -> str | None:
     if text is None or not text.strip():
         return None
     return shortened_id(text)
+
+
+def row_key(key_columns: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Return the key of a row in ``foreign_rows``; of all its values if its table has no key."""
+    names = key_columns or list(values)
+    key = to_json(list(jsonable({name: values[name] for name in names}).values()))
+    if stored_length(key) <= MAX_ID_LENGTH:
+        return key
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def routing_row(values: Mapping[str, Any]) -> tuple[str, str, str, float] | None:
+    """Return a row of ``gateway_routing`` as our table holds it, or None if it cannot."""
+    texts = [plain_text(values.get(name)) for name in ("scope", "session_key", "entry_json")]
+    scope, session_key, entry = texts
+    updated_at = values.get("updated_at")
+    if scope is None or session_key is None or entry is None or not is_finite(updated_at):
+        return None
+    if max(stored_length(scope), stored_length(session_key)) > MAX_ID_LENGTH:
+        return None
+    return scope, session_key, entry, float(updated_at or 0.0)
 
 
 def key_placeholder(key: Any) -> str:

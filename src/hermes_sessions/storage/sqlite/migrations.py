@@ -25,6 +25,8 @@ from hermes_sessions.storage.tables import COLUMN_STEPS
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
 WRITER_LEVEL: Final = 1
 DOCUMENTED_VERSION: Final = 11
+#: The latest version of Hermes whose files are upgraded in place when a program asks for it.
+LATEST_UPGRADED_VERSION: Final = 22
 #: See `Dialect.tables_query`.
 TABLES_QUERY: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 

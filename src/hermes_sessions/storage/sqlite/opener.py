@@ -22,6 +22,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import FileUpgrade
 from hermes_sessions.storage.sqlite import file_access, migrations
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
@@ -52,6 +53,7 @@ logger = Logger(__name__)
 _TO_BE_DONE: Final = {
     FileType.EMPTY: "created",
     FileType.DOCUMENTED: "upgraded",
+    FileType.LATER: "upgraded",
     FileType.UNMARKED: "marked as a store again",
 }
 #: Attempts to create, upgrade or mark a file that other programs change meanwhile.
@@ -86,9 +88,10 @@ def open_engine(path: Path, real: str, options: SQLiteOptions) -> SQLiteEngine:
             _leave(connection, has_log=had_log)
             raise
         is_as_it_was = False
+        upgraded = None
         if not options.read_only:
             is_as_it_was = file_access.make_private(real) == 0
-            connection = _make_current(
+            connection, upgraded = _make_current(
                 connection, kind, path, real, options, deadline, journal, gated=on_local_disk
             )
         # The actual mode, not the requested one: others may have prevented the change.
@@ -96,6 +99,7 @@ def open_engine(path: Path, real: str, options: SQLiteOptions) -> SQLiteEngine:
         options = options._replace(journal="wal" if is_wal else "delete")
         gated = on_local_disk and not options.read_only
         engine = SQLiteEngine(real, options, gated=gated, immutable=immutable)
+        engine.upgraded = upgraded
         if is_as_it_was and engine.inode == inode:
             # It has read the tables; closing it would remove the log that the next one recreates.
             # (A connection that saw other permissions would keep them.)
@@ -272,11 +276,14 @@ def _require_acceptable(
             f"with sessiondb.sqlite.path in config.yaml, or db_path."
         )
     if file_kind.kind is FileType.LATER:
-        raise SchemaRefused(
-            f"{path} was written by a later Hermes (schema version {file_kind.version}, this "
-            f"program upgrades up to {migrations.DOCUMENTED_VERSION}); it was not changed. To read "
-            f"it and copy everything into a new store, run: hermes sessions import {path}"
-        )
+        is_known = file_kind.version <= migrations.LATEST_UPGRADED_VERSION
+        if not (is_known and options.upgrade_later):
+            upgrade = f"to turn it into a store, hermes sessiondb upgrade {path}; " * is_known
+            raise SchemaRefused(
+                f"{path} was written by a later Hermes (schema version {file_kind.version}), which "
+                f"may still use it; it was not changed. Run {upgrade}to copy everything into a new "
+                f"store, hermes sessions import {path}"
+            )
     if options.read_only and file_kind.kind is not FileType.OURS:
         raise StoreReadOnly(
             f"{path} must be {_TO_BE_DONE[file_kind.kind]} first, and "
@@ -310,8 +317,8 @@ def _make_current(
     journal: str,
     *,
     gated: bool,
-) -> apsw.Connection:
-    """Create, upgrade or migrate the store; return a connection to it.
+) -> tuple[apsw.Connection, FileUpgrade | None]:
+    """Create, upgrade or migrate the store; return a connection to it, and what was upgraded.
 
     Other programs may change the file while this one waits for its lock, so it is identified again
     after every wait.
@@ -320,6 +327,7 @@ def _make_current(
         StoreUnavailable: they did so every time.
     """
     rounds = 0
+    upgraded = None
     try:
         while kind is not FileType.OURS:
             rounds += 1
@@ -333,13 +341,13 @@ def _make_current(
                 _claim_incremental_vacuum(connection)
                 _set_journal(connection, deadline, journal)
                 if _create(connection):
-                    return connection
+                    return connection, None
             elif kind is FileType.UNMARKED:
                 _mark(connection)
             else:
                 # Our own connection would count as a user of the old layout.
                 connection.close()
-                _upgrade(real, deadline, options, gated=gated)
+                upgraded = _upgrade(real, deadline, options, gated=gated) or upgraded
                 connection = open_connection(real, options, deadline, query_only=False)
             kind = _require_acceptable(path, connection, options)
         deadline.start(options.lock_timeout)
@@ -357,7 +365,7 @@ def _make_current(
     except BaseException:
         connection.close(True)
         raise
-    return connection
+    return connection, upgraded
 
 
 def _up_to_date(connection: apsw.Connection) -> bool:
@@ -365,13 +373,16 @@ def _up_to_date(connection: apsw.Connection) -> bool:
     return all(step.name in applied for step in migrations.MIGRATIONS)
 
 
-def _upgrade(real: str, deadline: Deadline, options: SQLiteOptions, *, gated: bool) -> None:
+def _upgrade(
+    real: str, deadline: Deadline, options: SQLiteOptions, *, gated: bool
+) -> FileUpgrade | None:
     # Needed once in a file's life; not loaded otherwise.
     from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
 
     deadline.start(options.lock_timeout)
-    upgrade_documented_layout(Path(real), options, deadline, gated=gated)
+    upgraded = upgrade_documented_layout(Path(real), options, deadline, gated=gated)
     deadline.start(options.lock_timeout)
+    return upgraded
 
 
 def _claim_incremental_vacuum(connection: apsw.Connection) -> None:

@@ -96,6 +96,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
                 durability=open_options.durability or defaults.durability,
                 lock_timeout=open_options.lock_timeout or defaults.lock_timeout,
                 read_only=open_options.read_only,
+                upgrade_later=open_options.upgrade_later,
             ),
         )
 
@@ -129,6 +130,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
                 lock_timeout=open_options.lock_timeout or configured.lock_timeout,
                 journal=configured.journal,
                 read_only=open_options.read_only,
+                upgrade_later=open_options.upgrade_later,
             ),
         )
 
@@ -305,7 +307,8 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
-        return MigrationSteps.of([(step.name, False) for step in migrations.MIGRATIONS], taken)
+        steps = MigrationSteps.of([(step.name, False) for step in migrations.MIGRATIONS], taken)
+        return steps._replace(upgraded=self.engine.upgraded)
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""

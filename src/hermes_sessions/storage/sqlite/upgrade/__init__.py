@@ -1,4 +1,4 @@
-"""Upgrades a file of the documented Hermes layout, versions 1 to 11, to a store of ours.
+"""Upgrades a file of the documented Hermes layout, versions 1 to 22, to a store of ours.
 
 ``file_upgrade`` runs the whole; ``layout`` changes tables, indexes and triggers; ``sessions``,
 ``messages`` and ``topics`` convert rows; ``lineage`` stores what the old layout inferred from

@@ -10,43 +10,55 @@ import apsw
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import FileUpgrade, UpgradedTable
 from hermes_sessions.storage.sqlite import migrations, table_ddl
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.migrations import apply_pending_migrations, record_migration
+from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.backup_copy import ensure_backup
 from hermes_sessions.storage.sqlite.upgrade.layout import (
+    Layout,
     add_tables_and_columns,
     base_layout,
     cascade_topic_bindings,
     drop_indexes_and_triggers,
     drop_search_index,
+    replace_archived,
 )
 from hermes_sessions.storage.sqlite.upgrade.lineage import settle_lineage
 from hermes_sessions.storage.sqlite.upgrade.messages import convert_messages
+from hermes_sessions.storage.sqlite.upgrade.report import account_for_tables, count_rows
 from hermes_sessions.storage.sqlite.upgrade.sessions import (
     convert_meta,
     convert_session_ids,
     convert_sessions,
+    convert_texts,
     fill_summaries,
+    keep_usage_details,
     recover_lost_sessions,
     resolve_duplicate_titles,
+    usage_details,
 )
 from hermes_sessions.storage.sqlite.upgrade.topics import adopt_topics
+from hermes_sessions.storage.sqlite.usage_table import restore_usage_table
+from hermes_sessions.storage.tables import ROUTING, USAGE
 
 logger = Logger(__name__)
 
 
 def upgrade_documented_layout(
     path: Path, options: SQLiteOptions, deadline: Deadline, *, gated: bool
-) -> None:
+) -> FileUpgrade | None:
     """Turn a file of a documented version into a store of ours, in place.
 
     Atomic: after any failure, even a crash of the process or the machine, the file is unchanged,
-    and
-    the next open starts again. A verified backup stays beside it. *gated* says whether processes
-    take turns at the gate of this file. No-op if another process was faster.
+    and the next open starts again. A verified backup stays beside it. *gated* says whether
+    processes take turns at the gate of this file.
+
+    Returns:
+        What was done with each table; None if another process was faster.
 
     Raises:
         StoreLocked: another program had the file open until the deadline.
@@ -57,7 +69,7 @@ def upgrade_documented_layout(
         path, options, deadline, gated=gated, still_needed=_is_documented
     ) as connection:
         if connection is None:
-            return
+            return None
         version = identify_file(connection).version
         started = time.monotonic()
         # A warning, because it takes time and leaves a second file of the same size.
@@ -67,18 +79,22 @@ def upgrade_documented_layout(
             path,
             version,
         )
-        ensure_backup(connection, path, version)
-        counts = _upgrade(connection, path, version)
+        backup = ensure_backup(connection, path, version)
+        counts, done = _upgrade(connection, path, version)
         logger.info(
             "%s: upgraded %d sessions with %d messages in %.1f s",
             path,
             *counts,
             time.monotonic() - started,
         )
+        return FileUpgrade(version, str(backup), *counts, done)
 
 
 def _is_documented(connection: apsw.Connection) -> bool:
-    return identify_file(connection).kind is FileType.DOCUMENTED
+    kind, version = identify_file(connection)
+    return kind is FileType.DOCUMENTED or (
+        kind is FileType.LATER and version <= migrations.LATEST_UPGRADED_VERSION
+    )
 
 
 class _Counts(NamedTuple):
@@ -86,7 +102,9 @@ class _Counts(NamedTuple):
     messages: int
 
 
-def _upgrade(connection: apsw.Connection, path: Path, version: int) -> _Counts:
+def _upgrade(
+    connection: apsw.Connection, path: Path, version: int
+) -> tuple[_Counts, tuple[UpgradedTable, ...]]:
     # Dangling rows are repaired on the way, and foreign triggers must not run.
     connection.pragma("foreign_keys", 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
@@ -97,13 +115,15 @@ def _upgrade(connection: apsw.Connection, path: Path, version: int) -> _Counts:
     try:
         # From here on the transaction holds the lock and releases it.
         connection.pragma("locking_mode", "NORMAL")
+        before = count_rows(connection)
         counts = _transform(connection, path, version)
+        done = account_for_tables(connection, before)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return counts
+    return counts, done
 
 
 def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts:
@@ -112,7 +132,10 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     convert_session_ids(connection)
     drop_search_index(connection)
     drop_indexes_and_triggers(connection, layout)
-    add_tables_and_columns(connection, layout)
+    if version > migrations.DOCUMENTED_VERSION:
+        _add_to_later_layout(connection, layout, f"{path.name}, schema version {version}")
+    else:
+        add_tables_and_columns(connection, layout)
     cascade_topic_bindings(connection)
     totals = convert_messages(connection)
     convert_sessions(connection, totals)
@@ -122,6 +145,7 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     connection.execute(table_ddl.base_indexes())
     fill_summaries(connection, totals)
     settle_lineage(connection, version)
+    replace_archived(connection)
     _set_marks(connection)
     adopt_topics(connection)
     after = _count(connection)
@@ -132,6 +156,19 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
         broken = connection.execute(f"PRAGMA foreign_key_check({table})").fetchone()
         _require(path, broken is None, f"a row of {table} points nowhere")
     return after
+
+
+def _add_to_later_layout(connection: apsw.Connection, layout: Layout, origin: str) -> None:
+    """Add tables and columns to a file of version 12 or later, whose table of usage is another."""
+    details = usage_details(connection)
+    for table in (USAGE, ROUTING):
+        texts = [c.name for c in table.columns if c.holds in ("text", "json")]
+        convert_texts(connection, table.name, texts)
+    restore_usage_table(ApswTransaction(connection))
+    add_tables_and_columns(connection, layout)
+    keep_usage_details(connection, origin, details)
+    # Later versions set compacted messages inactive; here, inactive means rewound.
+    connection.execute("UPDATE messages SET active = 1 WHERE active IS NULL OR compacted <> 0")
 
 
 def _count(connection: apsw.Connection) -> _Counts:

@@ -11,7 +11,7 @@ import apsw
 
 from hermes_sessions.storage import tables
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import migrations, table_ddl
+from hermes_sessions.storage.sqlite import hermes_schema, migrations, table_ddl
 from hermes_sessions.storage.sqlite.row_scan import fetch, quoted
 
 logger = Logger(__name__)
@@ -29,6 +29,14 @@ _DOCUMENTED_INDEXES: Final = (
     "idx_sessions_started",
     "idx_sessions_title_unique",
     "idx_messages_session",
+    # Of later versions.
+    "idx_messages_active_null",
+    "idx_messages_platform_msg_id",
+    "idx_messages_session_active",
+    "idx_sessions_gateway_peer",
+    "idx_sessions_handoff_state",
+    "idx_sessions_session_key",
+    "idx_sessions_source_id",
 )
 _TOPICS: Final = "telegram_dm_topic_bindings"
 _REFERENCE: Final = re.compile(
@@ -39,18 +47,7 @@ _SUFFIX: Final = "_before_upgrade"
 
 
 _KEYS: Final = frozenset({"id", "session_id", "parent_session_id"})
-
-
-def _documented_texts(table: tables.Table) -> tuple[str, ...]:
-    return tuple(
-        column.name
-        for column in table.columns
-        if column.documented and column.kind in ("name", "text") and column.name not in _KEYS
-    )
-
-
-SESSION_TEXTS: Final = _documented_texts(tables.SESSIONS)
-MESSAGE_TEXTS: Final = _documented_texts(tables.MESSAGES)
+_SCHEMA_TEXTS: Final = {"sessions": hermes_schema.SESSIONS, "messages": hermes_schema.MESSAGES}
 
 
 class Column(NamedTuple):
@@ -100,6 +97,20 @@ def base_layout() -> Layout:
         fresh.close()
 
 
+def text_columns(connection: apsw.Connection, table: tables.Table) -> list[str]:
+    """Return the columns of Hermes, as far as the file has them, that hold text and no key."""
+    theirs = hermes_schema.names(_SCHEMA_TEXTS[table.name], 22)
+    found = columns_of(connection, table.name)
+    return [
+        column.name
+        for column in table.columns
+        if column.kind in ("name", "text")
+        and column.name in theirs
+        and column.name in found
+        and column.name not in _KEYS
+    ]
+
+
 # Removals
 
 
@@ -137,13 +148,13 @@ def drop_indexes_and_triggers(connection: apsw.Connection, layout: Layout) -> No
 
 
 def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
-    """Add every missing table and column; foreign ones stay."""
-    for table, columns in layout.tables.items():
-        if table in ("sessions", "messages"):
+    """Add every missing table and column of a new store's base; foreign ones stay."""
+    for table in tables.ALL_TABLES:
+        if table in (tables.SESSIONS, tables.MESSAGES):
             continue
-        found = columns_of(connection, table)
-        if found and not columns.keys() <= found.keys():
-            _rename_table(connection, table)
+        found = columns_of(connection, table.name)
+        if found and not {column.name for column in table.created_with()} <= found.keys():
+            _rename_table(connection, table.name)
     connection.execute(table_ddl.side_tables())
     for declared in (tables.SESSIONS, tables.MESSAGES):
         for column in declared.created_with():
@@ -174,8 +185,25 @@ def cascade_topic_bindings(connection: apsw.Connection) -> None:
     connection.pragma("writable_schema", "RESET")
 
 
+def replace_archived(connection: apsw.Connection) -> None:
+    """Turn the flag of later versions into a time; its column's name is needed for a derived
+    one.
+    """
+    if "archived" not in columns_of(connection, "sessions"):
+        return
+    connection.execute(
+        "UPDATE sessions SET archived_at = last_active WHERE archived <> 0 AND archived_at IS NULL"
+    )
+    _remove_column(connection, "sessions", "archived")
+
+
+def kept_name(name: str) -> str:
+    """Return the name under which a foreign table or column is kept when ours needs its name."""
+    return name + _SUFFIX
+
+
 def _rename_table(connection: apsw.Connection, table: str) -> None:
-    kept = table + _SUFFIX
+    kept = kept_name(table)
     logger.warning("The table %s is not the store's; it is kept as %s", table, kept)
     _rename(connection, f"ALTER TABLE {quoted(table)} RENAME TO {quoted(kept)}")
 
@@ -197,12 +225,26 @@ def _add_column(
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
         return
     # A column of this name has another declaration: its values are copied, the default is ours.
-    kept = name + _SUFFIX
-    _rename(connection, f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
+    kept = _set_aside(connection, table, name)
     connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
     if wanted.hidden:
         return
     connection.execute(f"UPDATE {table} SET {name} = {kept} WHERE {kept} IS NOT NULL")
+    _drop_column(connection, table, name, kept)
+
+
+def _remove_column(connection: apsw.Connection, table: str, name: str) -> None:
+    _drop_column(connection, table, name, _set_aside(connection, table, name))
+
+
+def _set_aside(connection: apsw.Connection, table: str, name: str) -> str:
+    """Give a column another name, also in foreign views, and return it."""
+    kept = kept_name(name)
+    _rename(connection, f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
+    return kept
+
+
+def _drop_column(connection: apsw.Connection, table: str, name: str, kept: str) -> None:
     try:
         connection.execute(f"ALTER TABLE {table} DROP COLUMN {kept}")
     except apsw.SQLError as error:

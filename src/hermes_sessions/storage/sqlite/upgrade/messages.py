@@ -6,7 +6,7 @@ the file. Each row is rewritten once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,7 +27,8 @@ from hermes_sessions.storage.sqlite.hermes_values import (
     unescaped_json,
 )
 from hermes_sessions.storage.sqlite.row_scan import ScannedRow, scan
-from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
+from hermes_sessions.storage.sqlite.upgrade.layout import text_columns
+from hermes_sessions.storage.tables import MESSAGES
 
 logger = Logger(__name__)
 
@@ -36,31 +37,32 @@ _ROWS_AT_ONCE: Final = 5_000
 _TEXT_AT_ONCE: Final = 4_000_000
 
 #: Specially handled columns come first; session ids are already converted.
-_COLUMNS: Final = [
-    "session_id",
-    "timestamp",
-    "content",
-    *(name for name in MESSAGE_TEXTS if name != "content"),
-]
-_ROLE: Final = _COLUMNS.index("role")
-_TOOL_CALLS: Final = _COLUMNS.index("tool_calls")
+_SPECIAL: Final = ("session_id", "timestamp", "content", "active", "compacted", "role")
+_TEXTS_FROM: Final = _SPECIAL.index("role")
 
 
 @dataclass(slots=True)
 class MessageTotals:
     """Totals of one session's messages."""
 
+    #: All messages, and those that are neither rewound nor compacted.
     count: int = 0
+    in_force: int = 0
     oldest: float = 0.0
     newest: float = 0.0
+    #: The time of the newest message in force.
+    active: float | None = None
     #: The preview in listings: from the first user message with content.
     preview: str | None = None
 
-    def add(self, timestamp: float) -> int:
+    def add(self, timestamp: float, *, in_force: bool) -> int:
         """Count one more message; return its ordinal."""
         self.oldest = timestamp if not self.count else min(self.oldest, timestamp)
         self.newest = timestamp if not self.count else max(self.newest, timestamp)
         self.count += 1
+        if in_force:
+            self.active = timestamp if self.active is None else max(self.active, timestamp)
+            self.in_force += 1
         return self.count
 
 
@@ -76,8 +78,9 @@ class _Batch:
 def convert_messages(connection: apsw.Connection) -> dict[str, MessageTotals]:
     """Set the ordinal and convert the content of every message; return totals per session."""
     totals: dict[str, MessageTotals] = {}
+    texts = [name for name in text_columns(connection, MESSAGES) if name not in _SPECIAL]
     converted = 0
-    for batch in _batches(connection, totals):
+    for batch in _batches(connection, (*_SPECIAL, *texts), totals):
         connection.executemany("UPDATE messages SET ordinal = ? WHERE id = ?", batch.ordinals)
         for message_id, columns in batch.changes:
             assignments = ", ".join(f"{name} = ?" for name in columns)
@@ -90,14 +93,16 @@ def convert_messages(connection: apsw.Connection) -> dict[str, MessageTotals]:
     return totals
 
 
-def _batches(connection: apsw.Connection, totals: dict[str, MessageTotals]) -> Iterator[_Batch]:
+def _batches(
+    connection: apsw.Connection, columns: Sequence[str], totals: dict[str, MessageTotals]
+) -> Iterator[_Batch]:
     after: int | None = None
     while True:
         batch = _Batch([], [], 0)
         size = 0
-        with closing(scan(connection, "messages", _COLUMNS, after, _ROWS_AT_ONCE)) as rows:
+        with closing(scan(connection, "messages", columns, after, _ROWS_AT_ONCE)) as rows:
             for row in rows:
-                changes = _convert(row, totals)
+                changes = _convert(row, columns, totals)
                 batch.last_id = row.rowid
                 if len(changes) == 1:
                     batch.ordinals.append((changes["ordinal"], row.rowid))
@@ -112,28 +117,34 @@ def _batches(connection: apsw.Connection, totals: dict[str, MessageTotals]) -> I
         after = batch.last_id
 
 
-def _convert(row: ScannedRow, totals: dict[str, MessageTotals]) -> dict[str, Any]:
+def _convert(
+    row: ScannedRow, columns: Sequence[str], totals: dict[str, MessageTotals]
+) -> dict[str, Any]:
     """Return the columns of one message that change, including the ordinal."""
-    session_id, timestamp, content = row.values[:3]
+    session_id, timestamp, content, active, compacted, role = row.values[: len(_SPECIAL)]
     total = totals.setdefault(str(session_id), MessageTotals())
     changes: dict[str, Any] = {}
     if not is_time(timestamp):
         changes["extra"] = set_aside({"timestamp": timestamp})
         timestamp = changes["timestamp"] = time_from(timestamp, otherwise=total.newest)
-    changes["ordinal"] = total.add(float(timestamp or 0.0))
+    in_force = bool(active) and not compacted
+    changes["ordinal"] = total.add(float(timestamp or 0.0), in_force=in_force)
     content_type: str | None = None
-    for name, value in zip(_COLUMNS[3:], row.values[3:], strict=True):
+    for name, value in zip(columns[_TEXTS_FROM:], row.values[_TEXTS_FROM:], strict=True):
         if value is not None and needs_conversion(value, undecodable=row.undecodable):
             changes[name] = stored_text(value)
-    calls = row.values[_TOOL_CALLS]
-    if isinstance(calls, str) and (unescaped := unescaped_json(calls)) != calls:
-        changes["tool_calls"] = encode_text(unescaped)
+        if (
+            name == "tool_calls"
+            and isinstance(value, str)
+            and (unescaped := unescaped_json(value)) != value
+        ):
+            changes[name] = encode_text(unescaped)
     if needs_conversion(content, undecodable=row.undecodable):
         content, content_type = stored_content(content)
         changes.update(content=content, content_type=content_type)
-    if row.values[_ROLE] is None:
+    if role is None:
         changes["role"] = "unknown"
-    if total.preview is None and row.values[_ROLE] == "user" and content is not None:
+    if total.preview is None and role == "user" and active and content is not None:
         total.preview = preview_of(_readable(content, content_type))
     return changes
 

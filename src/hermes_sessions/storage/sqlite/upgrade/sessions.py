@@ -12,21 +12,26 @@ import apsw
 
 from hermes_sessions.model.message import count_tool_calls
 from hermes_sessions.model.title import next_in_family
-from hermes_sessions.storage.codec import encode_text
+from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.hermes_values import (
+    FOREIGN_ROW,
+    USAGE_NAMES,
     decode_lossless,
     is_time,
+    jsonable,
     needs_conversion,
+    row_key,
     set_aside,
     stored_text,
     time_from,
     tool_calls_in,
 )
-from hermes_sessions.storage.sqlite.row_scan import ScannedRow, fetch, quoted, scan
-from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
+from hermes_sessions.storage.sqlite.row_scan import ScannedRow, fetch, quoted, rows_of, scan
+from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.upgrade.layout import columns_of, text_columns
 from hermes_sessions.storage.sqlite.upgrade.messages import MessageTotals
-from hermes_sessions.storage.tables import USAGE, given
+from hermes_sessions.storage.tables import SESSIONS, USAGE, given
 
 # Conversion of session ids, everywhere they appear.
 #
@@ -113,10 +118,11 @@ _COUNTERS: Final = given(USAGE, "count")
 
 def convert_sessions(connection: apsw.Connection, totals: Mapping[str, MessageTotals]) -> None:
     """Convert texts and times of all sessions; other values stay."""
-    columns = ("id", *_TIMES, *SESSION_TEXTS)
+    texts = text_columns(connection, SESSIONS)
+    columns = ("id", *_TIMES, *texts)
     for row in _rows(connection, "sessions", columns):
         found = dict(zip(columns, row.values, strict=True))
-        changes = _changed_texts(found, SESSION_TEXTS, undecodable=row.undecodable)
+        changes = _changed_texts(found, texts, undecodable=row.undecodable)
         if found["source"] is None:
             changes["source"] = "unknown"
         # An empty title becomes NULL, because two of them would not be unique.
@@ -135,6 +141,50 @@ def _changed_times(found: Mapping[str, Any], total: MessageTotals) -> dict[str, 
     otherwise = {"started_at": total.oldest, "ended_at": total.newest}
     times = {name: time_from(value, otherwise[name]) for name, value in odd.items()}
     return {**times, "extra": set_aside(odd)}
+
+
+def convert_texts(connection: apsw.Connection, table: str, columns: Sequence[str]) -> None:
+    """Convert texts of a table that may not exist; its keys keep their meaning."""
+    there = [name for name in columns if name in columns_of(connection, table)]
+    for row in _rows(connection, table, there) if there else ():
+        found = dict(zip(there, row.values, strict=True))
+        changes = _changed_texts(found, there, undecodable=row.undecodable)
+        _update(connection, table, row.rowid, changes)
+
+
+def usage_details(connection: apsw.Connection) -> list[tuple[str, dict[str, Any]]]:
+    """Return keys and rows of usage that our table cannot hold as a whole: with other columns, or
+    of missing sessions.
+    """
+    columns = list(columns_of(connection, USAGE.name))
+    if "session_id" not in columns:
+        return []
+    keys = fetch(
+        connection,
+        "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk",
+        (USAGE.name,),
+    )
+    key = [str(name) for (name,) in keys]
+    known = {row[0] for row in connection.execute("SELECT id FROM sessions")}
+    ours = {*USAGE_NAMES, *(column.name for column in USAGE.columns)}
+    rows = rows_of(connection, USAGE.name, columns)
+    found = (dict(zip(columns, row, strict=True)) for row in rows)
+    return [
+        (row_key(key, row), row)
+        for row in found
+        if row["session_id"] not in known or any(row[name] for name in columns if name not in ours)
+    ]
+
+
+def keep_usage_details(
+    connection: apsw.Connection, origin: str, details: Sequence[tuple[str, Mapping[str, Any]]]
+) -> None:
+    """Store such rows as rows of another program."""
+    insert = f"INSERT INTO foreign_rows ({', '.join(FOREIGN_ROW)}) VALUES (?, ?, ?, ?)"
+    ApswTransaction(connection).run_many(
+        insert,
+        ((origin, USAGE.name, key, to_json(jsonable(row))) for key, row in details),
+    )
 
 
 def convert_meta(connection: apsw.Connection) -> None:
@@ -230,15 +280,21 @@ def resolve_duplicate_titles(connection: apsw.Connection) -> None:
 
 
 def fill_summaries(connection: apsw.Connection, totals: Mapping[str, MessageTotals]) -> None:
-    """Fill the columns that every append maintains; counters only where they are missing."""
+    """Fill the columns that every append maintains; counters only where they are missing, or
+    where messages are hidden, because Hermes counts those.
+    """
+    connection.execute(
+        "UPDATE sessions SET message_count = NULL, tool_call_count = NULL WHERE rewind_count <> 0 "
+        "OR id IN (SELECT session_id FROM messages WHERE active = 0 OR compacted <> 0)"
+    )
     connection.execute(
         "UPDATE sessions SET next_ordinal = 1, last_active = started_at, preview = NULL"
     )
     connection.executemany(
-        "UPDATE sessions SET next_ordinal = ?, last_active = ?, preview = ?, "
-        "message_count = COALESCE(message_count, ?) WHERE id = ?",
+        "UPDATE sessions SET next_ordinal = ?, last_active = COALESCE(?, started_at), "
+        "preview = ?, message_count = COALESCE(message_count, ?) WHERE id = ?",
         [
-            (s.count + 1, s.newest, s.preview and encode_text(s.preview), s.count, session_id)
+            (s.count + 1, s.active, s.preview and encode_text(s.preview), s.in_force, session_id)
             for session_id, s in totals.items()
         ],
     )
@@ -250,7 +306,8 @@ def fill_summaries(connection: apsw.Connection, totals: Mapping[str, MessageTota
     ).fetchall()
     for (session_id,) in uncounted:
         calls = connection.execute(
-            "SELECT tool_calls FROM messages WHERE session_id = ? AND tool_calls IS NOT NULL",
+            "SELECT tool_calls FROM messages WHERE session_id = ? AND tool_calls IS NOT NULL "
+            "AND active <> 0 AND compacted = 0",
             (session_id,),
         )
         total = sum(count_tool_calls(tool_calls_in(row[0])) for row in calls)
