@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         SpaceReport,
         StoreSizes,
         StoreStats,
+        SuffixReplacement,
         TopicBinding,
         TrashedSession,
     )
@@ -199,6 +200,7 @@ __all__ = [
     "StoreStats",
     "StoreUnavailable",
     "StoreUnreachable",
+    "SuffixReplacement",
     "TitleTaken",
     "Tool",
     "TopicBinding",
@@ -277,6 +279,7 @@ _MODULE_OF = {
     "SpaceReport": "storage.records",
     "StoreSizes": "storage.records",
     "StoreStats": "storage.records",
+    "SuffixReplacement": "storage.records",
     "Tool": "agent.tools.registry",
     "TopicBinding": "storage.records",
     "TrashedSession": "storage.records",

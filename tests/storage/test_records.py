@@ -93,6 +93,11 @@ RESULTS: dict[str, tuple[type, Callable[[SessionDB], Any]]] = {
     "around": (records.MessageWindow, lambda db: db.get_messages_around("s", 1)),
     "view": (records.AnchoredView, lambda db: db.get_anchored_view("s", 1)),
     "rewind": (records.RewindResult, lambda db: db.rewind_to_message("s", 1)),
+    "pop_message": (records.MessageRecord, lambda db: db.pop_message("s")),
+    "replace_suffix": (
+        records.SuffixReplacement,
+        lambda db: db.replace_suffix("s", expected_revision=None, keep=0, messages=[]),
+    ),
     "list_rewinds": (records.RewindRecord, lambda db: db.list_rewinds("s")),
     "search_messages": (records.SearchHit, lambda db: db.search_messages("hello")),
     "search_index_status": (records.IndexStatus, lambda db: db.search_index_status()),

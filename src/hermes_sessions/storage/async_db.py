@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         SpaceReport,
         StoreSizes,
         StoreStats,
+        SuffixReplacement,
         TopicBinding,
         TrashedSession,
         WorkspaceRecord,
@@ -551,11 +552,47 @@ class AsyncSessionDB(AsyncHandle):
         )
 
     async def clear_messages(
-        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+        self,
+        session_id: str,
+        *,
+        soft: bool = False,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> None:
         """See `SessionDB.clear_messages`."""
         await self._call(
-            self._db.clear_messages, session_id, fence=fence, expected_revision=expected_revision
+            self._db.clear_messages,
+            session_id,
+            soft=soft,
+            fence=fence,
+            expected_revision=expected_revision,
+        )
+
+    async def pop_message(
+        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+    ) -> MessageRecord | None:
+        """See `SessionDB.pop_message`."""
+        return await self._call(
+            self._db.pop_message, session_id, fence=fence, expected_revision=expected_revision
+        )
+
+    async def replace_suffix(
+        self,
+        session_id: str,
+        *,
+        expected_revision: int | None,
+        keep: int,
+        messages: Iterable[Mapping[str, Any]],
+        fence: int | None = None,
+    ) -> SuffixReplacement:
+        """See `SessionDB.replace_suffix`."""
+        return await self._call(
+            self._db.replace_suffix,
+            session_id,
+            expected_revision=expected_revision,
+            keep=keep,
+            messages=messages,
+            fence=fence,
         )
 
     async def get_messages(

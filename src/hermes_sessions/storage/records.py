@@ -199,6 +199,18 @@ class RewindResult(TypedDict):
     new_head_id: int | None
 
 
+class SuffixReplacement(TypedDict):
+    """What replacing the end of a transcript did."""
+
+    #: The rewind that restores what was hidden; None if nothing was.
+    rewind_id: int | None
+    hidden_count: int
+    #: The new messages, in order.
+    message_ids: list[int]
+    #: The revision of the session afterwards.
+    revision: int
+
+
 class RewindRecord(TypedDict):
     """One rewind of a session."""
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         SpaceReport,
         StoreSizes,
         StoreStats,
+        SuffixReplacement,
         TopicBinding,
         TrashedSession,
         WorkspaceRecord,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.topics import Topics
+    from hermes_sessions.storage.repositories.transcript_tail import TranscriptTail
     from hermes_sessions.storage.repositories.transcripts import MessageWindows, TranscriptReplay
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
@@ -226,6 +228,12 @@ class SessionDB:
         from hermes_sessions.storage.repositories.messages import Messages
 
         return Messages(self._store, on_change=self._noticed)
+
+    @computed_once
+    def _transcript_tail(self) -> TranscriptTail:
+        from hermes_sessions.storage.repositories.transcript_tail import TranscriptTail
+
+        return TranscriptTail(self._store, on_change=self._noticed)
 
     @computed_once
     def _continuations(self) -> Continuations:
@@ -839,12 +847,63 @@ class SessionDB:
         )
 
     def clear_messages(
-        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+        self,
+        session_id: str,
+        *,
+        soft: bool = False,
+        fence: int | None = None,
+        expected_revision: int | None = None,
     ) -> None:
         """Delete every message of a session and keep its row; *fence* and *expected_revision* as
-        in `replace_messages`.
+        in `replace_messages`. With *soft*, hide the messages instead, as a rewind does:
+        `restore_rewound` brings them back.
         """
-        self._messages.clear(session_id, fence=fence, expected_revision=expected_revision)
+        clear = self._transcript_tail.hide_all if soft else self._messages.clear
+        clear(session_id, fence=fence, expected_revision=expected_revision)
+
+    def pop_message(
+        self, session_id: str, *, fence: int | None = None, expected_revision: int | None = None
+    ) -> MessageRecord | None:
+        """Take the newest message in force, of any role, off a session and return it as it was;
+        None when there is none or the session is unknown.
+
+        It is hidden as by a rewind: `restore_rewound` brings it back. Of concurrent callers, each
+        gets another message.
+
+        Raises:
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
+        """
+        return self._transcript_tail.pop(
+            session_id, fence=fence, expected_revision=expected_revision
+        )
+
+    def replace_suffix(
+        self,
+        session_id: str,
+        *,
+        expected_revision: int | None,
+        keep: int,
+        messages: Iterable[Mapping[str, Any]],
+        fence: int | None = None,
+    ) -> SuffixReplacement:
+        """Keep the first *keep* messages in force, hide the others as by a rewind, and append
+        *messages*, in one transaction.
+
+        Returns ``rewind_id`` and ``hidden_count`` of what was hidden, ``message_ids`` of what was
+        stored, and the ``revision`` afterwards. An *expected_revision* of None replaces whatever is
+        there. Each message is a mapping with the parameters of `append_message`.
+
+        Raises:
+            UnknownSession: there is no such session.
+            InvalidInput: fewer messages are in force than should be kept, or a message cannot be
+                used or has an external id that is taken.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
+        """
+        return self._transcript_tail.replace_suffix(
+            session_id, messages, keep=keep, fence=fence, expected_revision=expected_revision
+        )
 
     def get_messages(
         self,

@@ -176,18 +176,8 @@ class Messages:
         expected_revision: int | None,
     ) -> list[int]:
         """See `SessionDB.append_messages`."""
-        now = self._store.clock()
-        prepared = []
-        for index, message in enumerate(messages):
-            _require_mapping(message, index)
-            unknown = message.keys() - _KNOWN
-            if unknown:
-                raise InvalidInput(
-                    f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
-                    f"Known fields: {', '.join(MESSAGE_FIELDS)}."
-                )
-            prepared.append(self._prepare(message, now + index * _MICROSECOND))
-        if not prepared:
+        prepared = prepare_batch(self._store, messages)
+        if not prepared and expected_revision is None:
             return []
         stored = self._append(session_id, prepared, fence, expected_revision)
         self._on_change(len(prepared))
@@ -286,6 +276,29 @@ class Messages:
 
 #: A LIMIT that means "no limit" on every database.
 _ALL: Final = 2**62
+
+
+def prepare_batch(
+    store: StoreContext, messages: Iterable[Mapping[str, Any]]
+) -> Sequence[NewMessage]:
+    """Check the messages of one call and convert them to their stored form.
+
+    Raises:
+        InvalidInput: one is not a mapping, has an unknown field or an invalid value.
+        MessageTooLarge: one is over the limit.
+    """
+    now, limit = store.clock(), store.max_message_bytes
+    prepared = []
+    for index, message in enumerate(messages):
+        _require_mapping(message, index)
+        unknown = message.keys() - _KNOWN
+        if unknown:
+            raise InvalidInput(
+                f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
+                f"Known fields: {', '.join(MESSAGE_FIELDS)}."
+            )
+        prepared.append(prepare(message, now=now + index * _MICROSECOND, max_message_bytes=limit))
+    return prepared
 
 
 def append_prepared(

@@ -85,26 +85,12 @@ class Rewinds:
                 f"Message {message_id} is from {target['role']!r}; a rewind goes to a user "
                 f"message. Choose one from list_recent_user_messages()."
             )
-        ordinal = target["ordinal"]
-        head_id, head_ordinal = _head(tx, session_id, before=ordinal)
-        rewind_id = tx.insert(
-            "INSERT INTO rewinds (session_id, target_message_id, target_ordinal, hidden_count, "
-            "head_ordinal, rewound_at) VALUES (?, ?, ?, 0, ?, ?)",
-            (session_id, message_id, ordinal, head_ordinal, now),
-        )
-        hidden = tx.run(
-            "UPDATE messages SET active = 0, rewind_id = ? "
-            "WHERE session_id = ? AND ordinal >= ? AND active = 1",
-            (rewind_id, session_id, ordinal),
-        )
-        tx.run("UPDATE rewinds SET hidden_count = ? WHERE id = ?", (hidden, rewind_id))
-        if hidden:
-            refresh_summary(tx, session_id)
+        done = hide_from(tx, session_id, message_id, target["ordinal"], now)
         return {
-            "rewind_id": rewind_id,
-            "rewound_count": hidden,
+            "rewind_id": done.rewind_id,
+            "rewound_count": done.hidden_count,
             "target_text": text_of(target["content"]),
-            "new_head_id": head_id,
+            "new_head_id": done.head_id,
         }
 
     def restore(
@@ -162,6 +148,36 @@ class Rewinds:
             return _recent_user_messages(tx, session_id, limit)
 
 
+class Hidden(NamedTuple):
+    """Messages that were hidden, by the rewind that restores them."""
+
+    rewind_id: int
+    hidden_count: int
+    #: The message that is last now.
+    head_id: int | None
+
+
+def hide_from(
+    tx: WriteTransaction, session_id: str, message_id: int, ordinal: int, now: float
+) -> Hidden:
+    """Hide a message in force and everything after it, and record that as a rewind."""
+    head_id, head_ordinal = _head(tx, session_id, before=ordinal)
+    rewind_id = tx.insert(
+        "INSERT INTO rewinds (session_id, target_message_id, target_ordinal, hidden_count, "
+        "head_ordinal, rewound_at) VALUES (?, ?, ?, 0, ?, ?)",
+        (session_id, message_id, ordinal, head_ordinal, now),
+    )
+    hidden = tx.run(
+        "UPDATE messages SET active = 0, rewind_id = ? "
+        "WHERE session_id = ? AND ordinal >= ? AND active = 1",
+        (rewind_id, session_id, ordinal),
+    )
+    tx.run("UPDATE rewinds SET hidden_count = ? WHERE id = ?", (hidden, rewind_id))
+    if hidden:
+        refresh_summary(tx, session_id)
+    return Hidden(rewind_id, hidden, head_id)
+
+
 def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> list[MessageRecord]:
     rows = tx.all(
         f"{SELECT_MESSAGE} WHERE session_id = ? AND active = 1 AND role = ? "
@@ -174,7 +190,6 @@ def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> l
 
 class _Rewind(NamedTuple):
     id: int
-    target_message_id: int
     #: Ordinal of the last message after the rewind; 0 if none was left.
     head_ordinal: int
 
@@ -190,7 +205,7 @@ def _in_force(tx: ReadTransaction, session_id: str, wanted: int | None) -> _Rewi
         )
     chosen, params = ("", ()) if wanted is None else (" AND id = ?", (wanted,))
     row = tx.one(
-        f"SELECT id, target_message_id, head_ordinal FROM rewinds WHERE session_id = ? "
+        f"SELECT id, head_ordinal FROM rewinds WHERE session_id = ? "
         f"AND restored_at IS NULL AND hidden_count > 0{chosen} ORDER BY id DESC LIMIT 1",
         (session_id, *params),
     )
@@ -209,16 +224,27 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
         (session_id, rewind.head_ordinal),
     )
     if later and later[0]:
-        # Rewinding to the first user message after the rewind leads back to where it left off.
+        # Rewinding to the first user message after the rewind leads back to where it left off; if
+        # there is none, hiding the messages after it does.
         back = tx.one(
             "SELECT id FROM messages WHERE session_id = ? AND role = ? AND ordinal > ? "
             "AND ordinal <= ? ORDER BY ordinal DESC LIMIT 1",
             (session_id, "user", rewind.head_ordinal, later[1]),
         )
+        kept = tx.one(
+            "SELECT COUNT(*) FROM messages WHERE session_id = ? AND ordinal <= ? "
+            "AND active = 1 AND compacted = 0",
+            (session_id, rewind.head_ordinal),
+        )
+        way_back = (
+            f"rewind_to_message({session_id!r}, {back[0]})"
+            if back
+            else f"replace_suffix({session_id!r}, expected_revision=None, "
+            f"keep={kept[0] if kept else 0}, messages=[])"
+        )
         raise InvalidInput(
             f"Session {session_id!r} went on with {later[0]} messages since rewind {rewind.id}. To "
-            f"have what it hid instead: rewind_to_message({session_id!r}, "
-            f"{back[0] if back else rewind.target_message_id}), then "
+            f"have what it hid instead: {way_back}, then "
             f"restore_rewound({session_id!r}, rewind_id={rewind.id})."
         )
     head = tx.one(

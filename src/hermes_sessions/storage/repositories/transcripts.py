@@ -208,11 +208,11 @@ class TranscriptReplay:
                 f"ORDER BY ordinal DESC LIMIT ?",
                 (
                     session_id,
-                    1 if first_ordinal is None else first_ordinal,
-                    _NO_LIMIT if last_ordinal is None else last_ordinal,
+                    1 if first_ordinal is None else min(first_ordinal, _NO_LIMIT),
+                    _NO_LIMIT if last_ordinal is None else min(last_ordinal, _NO_LIMIT),
                     session_id,
                     *params,
-                    _NO_LIMIT if limit is None or limit < 0 else limit,
+                    _NO_LIMIT if limit is None or limit < 0 else min(limit, _NO_LIMIT),
                 ),
             )
         return [decode_value(row[0]) for row in reversed(rows)]

@@ -68,6 +68,7 @@ SUBJECTS: Final = (
     "titles",
     "topics",
     "transactions",
+    "transcript_tail",
     "trash",
     "usage",
     "workspaces",
@@ -129,6 +130,12 @@ from hermes_sessions_testing.conformance.session_list import TestListing, TestSu
 from hermes_sessions_testing.conformance.titles import TestTitles
 from hermes_sessions_testing.conformance.topics import TestTopics
 from hermes_sessions_testing.conformance.transactions import TestAtomicity, TestIsolation, TestPort
+from hermes_sessions_testing.conformance.transcript_tail import (
+    TestPop,
+    TestSoftClear,
+    TestSuffix,
+    TestTailAtOnce,
+)
 from hermes_sessions_testing.conformance.trash import TestTrash
 from hermes_sessions_testing.conformance.usage import TestInsights, TestUsage
 from hermes_sessions_testing.conformance.workspaces import TestWorkspaces
@@ -172,6 +179,7 @@ __all__ = [
     "TestPayloadReader",
     "TestPayloads",
     "TestPins",
+    "TestPop",
     "TestPort",
     "TestPruning",
     "TestRawSQL",
@@ -190,7 +198,10 @@ __all__ = [
     "TestSearchUpkeep",
     "TestSecondHandle",
     "TestSizes",
+    "TestSoftClear",
+    "TestSuffix",
     "TestSummaries",
+    "TestTailAtOnce",
     "TestThreads",
     "TestThreadsWithHandles",
     "TestTitles",

@@ -131,6 +131,11 @@ BEHAVIOURS: Final[dict[int, str]] = {
     122: "Sessions of one directory or repository share a workspace, which children inherit.",
     123: "A merge of workspaces changes no session and can be undone.",
     124: "A workspace is deleted with its last session.",
+    125: "The newest message of any role is popped and returned as it was, or None.",
+    126: "What was popped, cleared or replaced is recorded and restored like a rewind.",
+    127: "A soft clear hides every message; otherwise clearing deletes.",
+    128: "The end of a transcript is replaced in one step, and the first messages stay.",
+    129: "Concurrent pops give each message to one caller.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)

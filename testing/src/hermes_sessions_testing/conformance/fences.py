@@ -34,6 +34,11 @@ CHANGES: dict[str, Change] = {
         "s", [{"role": "user", "content": "x"}], fence=fence
     ),
     "clear": lambda db, _, fence: db.clear_messages("s", fence=fence),
+    "soft clear": lambda db, _, fence: db.clear_messages("s", soft=True, fence=fence),
+    "pop": lambda db, _, fence: db.pop_message("s", fence=fence),
+    "replace the end": lambda db, _, fence: db.replace_suffix(
+        "s", expected_revision=None, keep=1, messages=[], fence=fence
+    ),
     "rewind": lambda db, first, fence: db.rewind_to_message("s", first, fence=fence),
     "restore": lambda db, _, fence: db.restore_rewound("s", fence=fence),
     "continue": lambda db, _, fence: db.continue_session("s", "t", fence=fence),

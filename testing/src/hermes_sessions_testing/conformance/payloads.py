@@ -190,6 +190,7 @@ class TestPayloadReader:
         assert db.get_payloads("s", first_ordinal=2, last_ordinal=5, limit=3) == [3, 4, 5]
         assert db.get_payloads("s", first_ordinal=5, last_ordinal=2) == []
         assert db.get_payloads("s", limit=2**31 - 1) == [1, 2, 3, 4, 5, 6]
+        assert db.get_payloads("s", last_ordinal=10**30, limit=10**30) == [1, 2, 3, 4, 5, 6]
 
     def test_sessions_that_are_not_seen(self, db: SessionDB) -> None:
         """Unknown, in the trash or outside the scope: []."""
