@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         is_shared_multi_user_session,
         parse_key,
     )
+    from hermes_sessions.model.prune_filters import PruneFilters
     from hermes_sessions.model.reset_policy import SessionResetPolicy
     from hermes_sessions.model.source import Platform, SessionSource
     from hermes_sessions.storage.async_db import AsyncSessionDB
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     )
     from hermes_sessions.storage.records import (
         AnchoredView,
+        CompressionCooldown,
         ConversationMessage,
         ExportedMessage,
         ExportedSession,
@@ -129,6 +131,7 @@ __all__ = [
     "BackupRefused",
     "BackupRule",
     "BlobDamaged",
+    "CompressionCooldown",
     "Conditions",
     "ConfigError",
     "ConstraintViolated",
@@ -168,6 +171,7 @@ __all__ = [
     "Notice",
     "OptimizeResult",
     "Platform",
+    "PruneFilters",
     "RecentSession",
     "RevisionConflict",
     "RewindRecord",
@@ -236,6 +240,7 @@ _MODULE_OF = {
     "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",
     "Conditions": "text.query.filters",
+    "CompressionCooldown": "storage.records",
     "ConversationLease": "lifecycle.conversation_lease",
     "ConversationMessage": "storage.records",
     "ExpiryWatcher": "lifecycle.expiry_watcher",
@@ -263,6 +268,7 @@ _MODULE_OF = {
     "Notice": "model.lane",
     "OptimizeResult": "storage.records",
     "Platform": "model.source",
+    "PruneFilters": "model.prune_filters",
     "RecentSession": "storage.records",
     "RewindRecord": "storage.records",
     "RewindResult": "storage.records",

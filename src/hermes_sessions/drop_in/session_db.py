@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hermes_sessions.drop_in.init_errors import set_last_init_error
+from hermes_sessions.drop_in.message_verbs import MessageVerbs
+from hermes_sessions.drop_in.session_verbs import SessionVerbs
 from hermes_sessions.errors import StoreClosed
 from hermes_sessions.model.computed_once import computed_once
-from hermes_sessions.storage import sessiondb
 from hermes_sessions.storage.store_context import LazyRepository
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SessionDB(sessiondb.SessionDB):
+class SessionDB(SessionVerbs, MessageVerbs):
     """`hermes_sessions.SessionDB` with the names and rules that hermes-agent relies on.
 
     A path whose file is called ``state.db`` stands for the home around it: the store is the one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from hermes_sessions.errors import StoreClosed
 from hermes_sessions.model.scope import OWNER, Scope
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    from hermes_sessions.model.prune_filters import PruneFilters
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.plan import (
         RetentionApproval,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         AnchoredView,
         BlobReference,
         BlobSweep,
+        CompressionCooldown,
         ConversationMessage,
         ExportedSession,
         HandoffState,
@@ -157,6 +159,11 @@ class AsyncSessionDB(AsyncHandle):
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        profile_name: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
         cwd: str | PathLike[str] | None = None,
@@ -174,6 +181,11 @@ class AsyncSessionDB(AsyncHandle):
             parent_session_id=parent_session_id,
             edge_kind=edge_kind,
             started_at=started_at,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+            profile_name=profile_name,
             metadata=metadata,
             tags=tags,
             cwd=cwd,
@@ -198,9 +210,9 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.reopen_session`."""
         await self._call(self._db.reopen_session, session_id)
 
-    async def promote_to_session_reset(self, session_id: str) -> bool:
+    async def promote_to_session_reset(self, session_id: str, reason: str | None = None) -> bool:
         """See `SessionDB.promote_to_session_reset`."""
-        return await self._call(self._db.promote_to_session_reset, session_id)
+        return await self._call(self._db.promote_to_session_reset, session_id, reason)
 
     async def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
         """See `SessionDB.update_system_prompt`."""
@@ -209,6 +221,29 @@ class AsyncSessionDB(AsyncHandle):
     async def update_session_model(self, session_id: str, model: str | None) -> None:
         """See `SessionDB.update_session_model`."""
         await self._call(self._db.update_session_model, session_id, model)
+
+    async def update_session_meta(
+        self, session_id: str, model_config_json: str | None, model: str | None = None
+    ) -> None:
+        """See `SessionDB.update_session_meta`."""
+        await self._call(self._db.update_session_meta, session_id, model_config_json, model)
+
+    async def update_session_billing_route(
+        self,
+        session_id: str,
+        *,
+        provider: str | None,
+        base_url: str | None,
+        billing_mode: str | None = None,
+    ) -> None:
+        """See `SessionDB.update_session_billing_route`."""
+        await self._call(
+            self._db.update_session_billing_route,
+            session_id,
+            provider=provider,
+            base_url=base_url,
+            billing_mode=billing_mode,
+        )
 
     async def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
         """See `SessionDB.resolve_session_id`."""
@@ -394,6 +429,9 @@ class AsyncSessionDB(AsyncHandle):
         min_message_count: int = 0,
         since: float | None = None,
         until: float | None = None,
+        cwd_prefix: str | None = None,
+        id_query: str | None = None,
+        search_query: str | None = None,
         compact_rows: bool = False,
         tags: Sequence[str] = (),
         exclude_tags: Sequence[str] = (),
@@ -417,6 +455,9 @@ class AsyncSessionDB(AsyncHandle):
             min_message_count=min_message_count,
             since=since,
             until=until,
+            cwd_prefix=cwd_prefix,
+            id_query=id_query,
+            search_query=search_query,
             compact_rows=compact_rows,
             tags=tags,
             exclude_tags=exclude_tags,
@@ -432,14 +473,35 @@ class AsyncSessionDB(AsyncHandle):
         return await self._call(self._db.search_sessions, source, limit, offset)
 
     async def session_count(
-        self, source: str | None = None, *, include_archived: bool = False
+        self,
+        source: str | None = None,
+        *,
+        include_archived: bool = False,
+        archived_only: bool = False,
+        exclude_children: bool = False,
+        exclude_sources: Sequence[str] | None = None,
+        min_message_count: int = 0,
+        cwd_prefix: str | None = None,
     ) -> int:
         """See `SessionDB.session_count`."""
-        return await self._call(self._db.session_count, source, include_archived=include_archived)
+        return await self._call(
+            self._db.session_count,
+            source,
+            include_archived=include_archived,
+            archived_only=archived_only,
+            exclude_children=exclude_children,
+            exclude_sources=exclude_sources,
+            min_message_count=min_message_count,
+            cwd_prefix=cwd_prefix,
+        )
 
-    async def message_count(self, session_id: str | None = None) -> int:
+    async def message_count(
+        self, session_id: str | None = None, *, include_inactive: bool = False
+    ) -> int:
         """See `SessionDB.message_count`."""
-        return await self._call(self._db.message_count, session_id)
+        return await self._call(
+            self._db.message_count, session_id, include_inactive=include_inactive
+        )
 
     async def get_stats(self) -> StoreStats:
         """See `SessionDB.get_stats`."""
@@ -488,6 +550,10 @@ class AsyncSessionDB(AsyncHandle):
         *,
         timestamp: float | None = None,
         external_id: str | None = None,
+        platform_message_id: str | None = None,
+        observed: bool = False,
+        effect_disposition: str | None = None,
+        api_content: str | None = None,
         payload: Any = None,
         payload_private: bool = False,
         fence: int | None = None,
@@ -511,6 +577,10 @@ class AsyncSessionDB(AsyncHandle):
             codex_message_items,
             timestamp=timestamp,
             external_id=external_id,
+            platform_message_id=platform_message_id,
+            observed=observed,
+            effect_disposition=effect_disposition,
+            api_content=api_content,
             payload=payload,
             payload_private=payload_private,
             fence=fence,
@@ -539,6 +609,7 @@ class AsyncSessionDB(AsyncHandle):
         session_id: str,
         messages: Iterable[Mapping[str, Any]],
         *,
+        active_only: bool = False,
         fence: int | None = None,
         expected_revision: int | None = None,
     ) -> None:
@@ -547,8 +618,38 @@ class AsyncSessionDB(AsyncHandle):
             self._db.replace_messages,
             session_id,
             messages,
+            active_only=active_only,
             fence=fence,
             expected_revision=expected_revision,
+        )
+
+    async def archive_and_compact(
+        self,
+        session_id: str,
+        compacted_messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
+    ) -> int:
+        """See `SessionDB.archive_and_compact`."""
+        return await self._call(
+            self._db.archive_and_compact,
+            session_id,
+            compacted_messages,
+            fence=fence,
+            expected_revision=expected_revision,
+        )
+
+    async def has_archived_messages(self, session_id: str) -> bool:
+        """See `SessionDB.has_archived_messages`."""
+        return await self._call(self._db.has_archived_messages, session_id)
+
+    async def set_latest_user_api_content(
+        self, session_id: str, content: Any, api_content: str | None, *, fence: int | None = None
+    ) -> int:
+        """See `SessionDB.set_latest_user_api_content`."""
+        return await self._call(
+            self._db.set_latest_user_api_content, session_id, content, api_content, fence=fence
         )
 
     async def clear_messages(
@@ -615,11 +716,20 @@ class AsyncSessionDB(AsyncHandle):
         )
 
     async def get_messages_as_conversation(
-        self, session_id: str, include_ancestors: bool = False
+        self,
+        session_id: str,
+        include_ancestors: bool = False,
+        *,
+        include_inactive: bool = False,
+        repair_alternation: bool = False,
     ) -> list[ConversationMessage]:
         """See `SessionDB.get_messages_as_conversation`."""
         return await self._call(
-            self._db.get_messages_as_conversation, session_id, include_ancestors
+            self._db.get_messages_as_conversation,
+            session_id,
+            include_ancestors,
+            include_inactive=include_inactive,
+            repair_alternation=repair_alternation,
         )
 
     async def get_payloads(
@@ -673,6 +783,10 @@ class AsyncSessionDB(AsyncHandle):
     async def has_external_id(self, session_id: str, external_id: str) -> bool:
         """See `SessionDB.has_external_id`."""
         return await self._call(self._db.has_external_id, session_id, external_id)
+
+    async def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        """See `SessionDB.has_platform_message_id`."""
+        return await self._call(self._db.has_platform_message_id, session_id, platform_message_id)
 
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
@@ -989,27 +1103,59 @@ class AsyncSessionDB(AsyncHandle):
         return await self._call(self._db.delete_sessions, session_ids, sessions_dir)
 
     async def list_prune_candidates(
-        self, older_than_days: float = 90, source: str | None = None
+        self,
+        older_than_days: float | None = 90,
+        source: str | None = None,
+        **filters: Unpack[PruneFilters],
     ) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
-        return await self._call(self._db.list_prune_candidates, older_than_days, source)
+        return await self._call(self._db.list_prune_candidates, older_than_days, source, **filters)
 
     async def prune_sessions(
         self,
-        older_than_days: float = 90,
+        older_than_days: float | None = 90,
         source: str | None = None,
         sessions_dir: str | Path | None = None,
         *,
         on_progress: Callable[[int], None] | None = None,
+        **filters: Unpack[PruneFilters],
     ) -> int:
         """See `SessionDB.prune_sessions`."""
         return await self._call(
-            self._db.prune_sessions, older_than_days, source, sessions_dir, on_progress=on_progress
+            self._db.prune_sessions,
+            older_than_days,
+            source,
+            sessions_dir,
+            on_progress=on_progress,
+            **filters,
         )
+
+    async def archive_sessions(
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[PruneFilters],
+    ) -> int:
+        """See `SessionDB.archive_sessions`."""
+        return await self._call(self._db.archive_sessions, older_than_days, source, **filters)
 
     async def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
         """See `SessionDB.prune_empty_ghost_sessions`."""
         return await self._call(self._db.prune_empty_ghost_sessions, sessions_dir)
+
+    async def delete_session_if_empty(
+        self, session_id: str, sessions_dir: str | Path | None = None
+    ) -> bool:
+        """See `SessionDB.delete_session_if_empty`."""
+        return await self._call(self._db.delete_session_if_empty, session_id, sessions_dir)
+
+    async def count_empty_sessions(self) -> int:
+        """See `SessionDB.count_empty_sessions`."""
+        return await self._call(self._db.count_empty_sessions)
+
+    async def delete_empty_sessions(self, sessions_dir: str | Path | None = None) -> int:
+        """See `SessionDB.delete_empty_sessions`."""
+        return await self._call(self._db.delete_empty_sessions, sessions_dir)
 
     # ── holds and retention ───────────────────────────────────────────────────────────────────
 
@@ -1213,6 +1359,30 @@ class AsyncSessionDB(AsyncHandle):
     async def get_compression_lock_holder(self, session_id: str) -> str | None:
         """See `SessionDB.get_compression_lock_holder`."""
         return await self._call(self._db.get_compression_lock_holder, session_id)
+
+    async def get_compression_failure_cooldown(self, session_id: str) -> CompressionCooldown | None:
+        """See `SessionDB.get_compression_failure_cooldown`."""
+        return await self._call(self._db.get_compression_failure_cooldown, session_id)
+
+    async def record_compression_failure_cooldown(
+        self, session_id: str, cooldown_until: float, error: str | None = None
+    ) -> None:
+        """See `SessionDB.record_compression_failure_cooldown`."""
+        await self._call(
+            self._db.record_compression_failure_cooldown, session_id, cooldown_until, error
+        )
+
+    async def clear_compression_failure_cooldown(self, session_id: str) -> None:
+        """See `SessionDB.clear_compression_failure_cooldown`."""
+        await self._call(self._db.clear_compression_failure_cooldown, session_id)
+
+    async def get_compression_fallback_streak(self, session_id: str) -> int:
+        """See `SessionDB.get_compression_fallback_streak`."""
+        return await self._call(self._db.get_compression_fallback_streak, session_id)
+
+    async def set_compression_fallback_streak(self, session_id: str, streak: int) -> None:
+        """See `SessionDB.set_compression_fallback_streak`."""
+        await self._call(self._db.set_compression_fallback_streak, session_id, streak)
 
     async def vacuum(self) -> None:
         """See `SessionDB.vacuum`."""

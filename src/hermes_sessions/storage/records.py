@@ -273,6 +273,14 @@ class OptimizeResult(TypedDict):
     rebuilt: bool
 
 
+class CompressionCooldown(TypedDict):
+    """Until when compression is not to be tried again after a failure."""
+
+    cooldown_until: float
+    remaining_seconds: float
+    error: str | None
+
+
 # Usage, holds, handoffs, topics
 
 

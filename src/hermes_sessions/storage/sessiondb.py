@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import title as titles_model
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    from hermes_sessions.model.prune_filters import PruneFilters
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
     from hermes_sessions.storage.care.retention.plan import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         AnchoredView,
         BlobReference,
         BlobSweep,
+        CompressionCooldown,
         ConversationMessage,
         ExportedSession,
         HandoffState,
@@ -72,8 +74,14 @@ if TYPE_CHECKING:
         WorkspaceRecord,
     )
     from hermes_sessions.storage.repositories.blobs import Blobs
-    from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
+    from hermes_sessions.storage.repositories.compaction import (
+        CompressionLocks,
+        Continuations,
+        InPlaceCompaction,
+    )
+    from hermes_sessions.storage.repositories.compression_state import CompressionState
     from hermes_sessions.storage.repositories.deletion import Deletion
+    from hermes_sessions.storage.repositories.empty_sessions import EmptySessions
     from hermes_sessions.storage.repositories.export_import import ExportImport
     from hermes_sessions.storage.repositories.handoffs import Handoffs
     from hermes_sessions.storage.repositories.holds import Holds
@@ -133,6 +141,12 @@ class SessionDB:
     _holds: LazyRepository[Holds] = LazyRepository("holds", "Holds")
     _compression_locks: LazyRepository[CompressionLocks] = LazyRepository(
         "compaction", "CompressionLocks"
+    )
+    _compression_state: LazyRepository[CompressionState] = LazyRepository(
+        "compression_state", "CompressionState"
+    )
+    _empty_sessions: LazyRepository[EmptySessions] = LazyRepository(
+        "empty_sessions", "EmptySessions"
     )
     _handoffs: LazyRepository[Handoffs] = LazyRepository("handoffs", "Handoffs")
     _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
@@ -242,6 +256,12 @@ class SessionDB:
         return Continuations(self._store, on_change=self._noticed)
 
     @computed_once
+    def _compaction(self) -> InPlaceCompaction:
+        from hermes_sessions.storage.repositories.compaction import InPlaceCompaction
+
+        return InPlaceCompaction(self._store, on_change=self._noticed)
+
+    @computed_once
     def _search(self) -> Search:
         from hermes_sessions.storage.repositories.search import Search
 
@@ -321,6 +341,11 @@ class SessionDB:
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        profile_name: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
         cwd: str | PathLike[str] | None = None,
@@ -329,10 +354,10 @@ class SessionDB:
         """Create a session if its id is new and return the id; without an id, make a new one.
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
-        parent, metadata, tags, directory) are filled in. *edge_kind* (compression, branch,
-        subagent, handoff) says why there is a parent; unstated, it follows from how the parent
-        ended. Without *user_id*, a compression, branch or subagent from its parent's source gets
-        its parent's user. A continuation by compression without *metadata* or *tags* gets its
+        parent, chat, profile, metadata, tags, directory) are filled in. *edge_kind* (compression,
+        branch, subagent, handoff) says why there is a parent; unstated, it follows from how the
+        parent ended. Without *user_id*, a compression, branch or subagent from its parent's source
+        gets its parent's user. A continuation by compression without *metadata* or *tags* gets its
         parent's. *cwd* is the directory that the session works in: it decides the workspace, and
         git tells branch and repository; without it, a child works where its parent does. Only the
         holder of a conversation can create its continuation by compression, which the same lease
@@ -358,13 +383,18 @@ class SessionDB:
             tags=tags,
             cwd=cwd,
             fence=fence,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+            profile_name=profile_name,
         )
 
     def ensure_session(
         self, session_id: str, source: str = "unknown", model: str | None = None, **kwargs: Any
     ) -> str:
         """Create a session if its id is new, as `create_session` does; return the id."""
-        return self._sessions.create(session_id, source, model=model, **kwargs)
+        return self.create_session(session_id, source, model=model, **kwargs)
 
     def get_session(self, session_id: str, *, scope: Scope = OWNER) -> SessionRecord | None:
         """Return all columns of a session, or None. ``model_config`` stays JSON text."""
@@ -378,11 +408,11 @@ class SessionDB:
         """Clear the end of a session."""
         self._sessions.reopen(session_id)
 
-    def promote_to_session_reset(self, session_id: str) -> bool:
-        """Turn an accidental end (agent_close, ws_orphan_reap) into ``session_reset``; return
-        whether that was done.
+    def promote_to_session_reset(self, session_id: str, reason: str | None = None) -> bool:
+        """Turn an accidental end (agent_close, ws_orphan_reap) into ``session_reset``, or into
+        *reason*, with which an open session ends, too; return whether that was done.
         """
-        return self._sessions.promote_to_session_reset(session_id)
+        return self._sessions.promote_to_session_reset(session_id, reason)
 
     def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
         """Overwrite the stored prompt; it reads back byte for byte."""
@@ -391,6 +421,27 @@ class SessionDB:
     def update_session_model(self, session_id: str, model: str | None) -> None:
         """Overwrite the model of a session."""
         self._sessions.set_columns(session_id, model=model)
+
+    def update_session_meta(
+        self, session_id: str, model_config_json: str | None, model: str | None = None
+    ) -> None:
+        """Replace the model's configuration, given as JSON text, which is stored as it is; and the
+        model, if there is one.
+        """
+        self._sessions.set_config(session_id, model_config_json, model)
+
+    def update_session_billing_route(
+        self,
+        session_id: str,
+        *,
+        provider: str | None,
+        base_url: str | None,
+        billing_mode: str | None = None,
+    ) -> None:
+        """Replace the provider that bills the session and its URL, and the mode, if there is one.
+        The stored prompt, which belongs to the former model, is removed.
+        """
+        self._sessions.set_billing_route(session_id, provider, base_url, billing_mode)
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
         """Return the session with this id, or the only one whose id starts with it (ASCII case
@@ -428,7 +479,7 @@ class SessionDB:
         """Set a generated title unless the session has one; a taken title gets the next number.
         Return whether it was set.
         """
-        return self._titles.set_if_empty(session_id, title)
+        return self._titles.set_if_empty(session_id, title, numbered=True)
 
     def get_session_title(self, session_id: str) -> str | None:
         """Return the title; None for an untitled or unknown session."""
@@ -646,6 +697,9 @@ class SessionDB:
         min_message_count: int = 0,
         since: float | None = None,
         until: float | None = None,
+        cwd_prefix: str | None = None,
+        id_query: str | None = None,
+        search_query: str | None = None,
         compact_rows: bool = False,
         tags: Sequence[str] = (),
         exclude_tags: Sequence[str] = (),
@@ -658,27 +712,36 @@ class SessionDB:
         One row per conversation thread: a compression chain is shown with its head's identity and
         its tip's state (then ``_lineage_root_id`` is the head's id), subagents are hidden,
         branches are shown. *limit* -1 means all. *since* and *until* bound the last activity.
-        *compact_rows* leaves the system prompt out. Listed sessions have all *tags*, none of the
-        *exclude_tags*, all values of *metadata*, and belong to the *workspace* with this id or
-        name.
+        *cwd_prefix* is the working directory or one above it. *id_query* is part of an id of the
+        thread; *search_query*, of an id or a title, whose punctuation may be left out; the case of
+        ASCII letters is ignored. *compact_rows* leaves the system prompt out. Listed sessions have
+        all *tags*, none of the *exclude_tags*, all values of *metadata*, and belong to the
+        *workspace* with this id or name.
         """
+        from hermes_sessions.storage.repositories.session_lists import ListFilters
+
         return self._session_lists.rich(
-            source=source,
-            exclude_sources=exclude_sources,
+            ListFilters(
+                source=source,
+                exclude_sources=exclude_sources,
+                include_archived=include_archived,
+                archived_only=archived_only,
+                pinned_only=pinned_only,
+                min_message_count=min_message_count,
+                since=since,
+                until=until,
+                cwd_prefix=cwd_prefix,
+                id_query=id_query,
+                search_query=search_query,
+                labels=self._label_filter(tags, exclude_tags, metadata, workspace, scope),
+                scope=scope,
+            ),
             limit=limit,
             offset=offset,
             include_children=include_children,
             project_tips=project_compression_tips,
             by_activity=order_by_last_active,
-            include_archived=include_archived,
-            archived_only=archived_only,
-            pinned_only=pinned_only,
-            min_message_count=min_message_count,
-            since=since,
-            until=until,
             compact=compact_rows,
-            labels=self._label_filter(tags, exclude_tags, metadata, workspace, scope),
-            scope=scope,
         )
 
     def search_sessions(
@@ -687,13 +750,41 @@ class SessionDB:
         """Return sessions, children included, with ``last_active``, newest activity first."""
         return self._session_lists.flat(source, limit, offset)
 
-    def session_count(self, source: str | None = None, *, include_archived: bool = False) -> int:
-        """Return how many sessions there are, children included."""
-        return self._session_lists.count(source, include_archived=include_archived)
+    def session_count(
+        self,
+        source: str | None = None,
+        *,
+        include_archived: bool = False,
+        archived_only: bool = False,
+        exclude_children: bool = False,
+        exclude_sources: Sequence[str] | None = None,
+        min_message_count: int = 0,
+        cwd_prefix: str | None = None,
+    ) -> int:
+        """Return how many sessions there are, children included; with *exclude_children*, how many
+        rows `list_sessions_rich` has. The other filters are as there.
+        """
+        from hermes_sessions.storage.repositories.session_lists import ListFilters
 
-    def message_count(self, session_id: str | None = None) -> int:
-        """Return how many messages a session, or the whole store, has; rewound ones excluded."""
-        return self._session_lists.message_count(session_id)
+        return self._session_lists.count(
+            ListFilters(
+                source=source,
+                exclude_sources=exclude_sources,
+                include_archived=include_archived,
+                archived_only=archived_only,
+                min_message_count=min_message_count,
+                cwd_prefix=cwd_prefix,
+            ),
+            exclude_children=exclude_children,
+        )
+
+    def message_count(
+        self, session_id: str | None = None, *, include_inactive: bool = False
+    ) -> int:
+        """Return how many messages a session, or the whole store, has; those that were rewound or
+        replaced by a summary only with *include_inactive*.
+        """
+        return self._session_lists.message_count(session_id, include_inactive=include_inactive)
 
     def get_stats(self) -> StoreStats:
         """Return totals for people: sessions and messages, by source, archived, in the trash,
@@ -769,6 +860,10 @@ class SessionDB:
         *,
         timestamp: float | None = None,
         external_id: str | None = None,
+        platform_message_id: str | None = None,
+        observed: bool = False,
+        effect_disposition: str | None = None,
+        api_content: str | None = None,
         payload: Any = None,
         payload_private: bool = False,
         fence: int | None = None,
@@ -777,9 +872,12 @@ class SessionDB:
         """Store one message at the end of a session and return its id.
 
         With *external_id*, the caller's own id of the message, a second append returns the id of
-        the first and changes nothing. *payload* is any JSON value, such as the object of an agent
-        framework, and reads back deep-equal; the other fields say what of it is shown, searched and
-        replayed. Exports for reading do not show a payload with *payload_private*.
+        the first and changes nothing. *platform_message_id* is its id on a messenger, *observed*
+        says that the agent was not addressed, *effect_disposition* what became of a tool's effect,
+        and *api_content* is the text that was sent to the model, where it differs. *payload* is any
+        JSON value, such as the object of an agent framework, and reads back deep-equal; the other
+        fields say what of it is shown, searched and replayed. Exports for reading do not show a
+        payload with *payload_private*.
 
         Raises:
             UnknownSession: create the session first.
@@ -805,6 +903,10 @@ class SessionDB:
                 "codex_message_items": codex_message_items,
                 "timestamp": timestamp,
                 "external_id": external_id,
+                "platform_message_id": platform_message_id,
+                "observed": observed,
+                "effect_disposition": effect_disposition,
+                "api_content": api_content,
                 "payload": payload,
                 "payload_private": payload_private,
             },
@@ -833,18 +935,66 @@ class SessionDB:
         session_id: str,
         messages: Iterable[Mapping[str, Any]],
         *,
+        active_only: bool = False,
         fence: int | None = None,
         expected_revision: int | None = None,
     ) -> None:
-        """Replace the whole transcript, in one transaction; the old one survives any error.
+        """Replace the whole transcript, in one transaction; the old one survives any error. With
+        *active_only*, messages that were rewound or replaced by a summary stay.
 
         Raises:
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
             RevisionConflict: the session is not at *expected_revision*.
         """
         self._messages.replace(
-            session_id, messages, fence=fence, expected_revision=expected_revision
+            session_id,
+            messages,
+            active_only=active_only,
+            fence=fence,
+            expected_revision=expected_revision,
         )
+
+    def archive_and_compact(
+        self,
+        session_id: str,
+        compacted_messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+        expected_revision: int | None = None,
+    ) -> int:
+        """Replace the transcript in force by a shorter one, in one transaction; return its length.
+
+        The former messages stay, marked as compacted: search finds them, replay leaves them out.
+        `continue_session` does the same under a new id.
+
+        Raises:
+            UnknownSession: there is no such session, and there are messages.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the session is not at *expected_revision*.
+        """
+        return self._compaction.compact(
+            session_id, compacted_messages, fence=fence, expected_revision=expected_revision
+        )
+
+    def has_archived_messages(self, session_id: str) -> bool:
+        """Return whether a session has messages that were rewound or replaced by a summary."""
+        return self._compaction.has_archived(session_id)
+
+    def set_latest_user_api_content(
+        self,
+        session_id: str,
+        content: Any,
+        api_content: str | None,
+        *,
+        fence: int | None = None,
+    ) -> int:
+        """Set ``api_content`` of the newest user message in force, if *content* is its content;
+        return how many messages that were.
+
+        Raises:
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+        """
+        return self._compaction.set_api_content(session_id, content, api_content, fence=fence)
 
     def clear_messages(
         self,
@@ -914,7 +1064,10 @@ class SessionDB:
         include_inactive: bool = False,
         scope: Scope = OWNER,
     ) -> list[MessageRecord]:
-        """Return messages in order, with content and tool calls decoded; [] for an unknown id."""
+        """Return messages in order, with content and tool calls decoded; [] for an unknown id.
+
+        Those that were rewound or replaced by a summary are there with *include_inactive*.
+        """
         return self._messages.list(
             session_id,
             limit=limit,
@@ -924,13 +1077,26 @@ class SessionDB:
         )
 
     def get_messages_as_conversation(
-        self, session_id: str, include_ancestors: bool = False
+        self,
+        session_id: str,
+        include_ancestors: bool = False,
+        *,
+        include_inactive: bool = False,
+        repair_alternation: bool = False,
     ) -> list[ConversationMessage]:
         """Return the transcript in the format of model providers; with *include_ancestors*, after
         the transcripts of the sessions that it continues. Items that are only a payload are left
-        out.
+        out. Messages that were rewound or replaced by a summary are there with *include_inactive*.
+
+        *repair_alternation* joins neighbouring messages of the user, or of the assistant, and drops
+        results of tools that no message called, which some providers refuse.
         """
-        return self._transcript_replay.load(session_id, include_ancestors=include_ancestors)
+        return self._transcript_replay.load(
+            session_id,
+            include_ancestors=include_ancestors,
+            include_inactive=include_inactive,
+            repair_alternation=repair_alternation,
+        )
 
     def get_payloads(
         self,
@@ -990,6 +1156,10 @@ class SessionDB:
     def has_external_id(self, session_id: str, external_id: str) -> bool:
         """Return whether a message with this external id is stored in the session."""
         return self._messages.has_external_id(session_id, external_id)
+
+    def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        """Return whether a session has a message with this id of its messenger, rewound or not."""
+        return self._messages.has_platform_message_id(session_id, platform_message_id)
 
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
@@ -1355,32 +1525,71 @@ class SessionDB:
         return gone
 
     def list_prune_candidates(
-        self, older_than_days: float = 90, source: str | None = None
+        self,
+        older_than_days: float | None = 90,
+        source: str | None = None,
+        **filters: Unpack[PruneFilters],
     ) -> list[SessionSummary]:
         """Return what `prune_sessions` would delete, oldest activity first."""
-        return self._deletion.candidates(older_than_days, source)
+        return self._deletion.candidates(older_than_days, source, filters)
 
     def prune_sessions(
         self,
-        older_than_days: float = 90,
+        older_than_days: float | None = 90,
         source: str | None = None,
         sessions_dir: str | Path | None = None,
         *,
         on_progress: Callable[[int], None] | None = None,
+        **filters: Unpack[PruneFilters],
     ) -> int:
         """Delete conversations that ended and were last active that long ago; return how many
         sessions went. A conversation goes as a whole or, with a live, pinned or held member, not at
         all. The write lock is held for short steps only.
+
+        *filters* are those of `PruneFilters`: a conversation goes if all its threads match.
+
+        Raises:
+            TypeError: there is no such filter.
         """
-        gone = self._deletion.prune(older_than_days, source, sessions_dir, on_progress)
+        gone = self._deletion.prune(older_than_days, source, sessions_dir, on_progress, filters)
         self._noticed(gone)
         return gone
+
+    def archive_sessions(
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[PruneFilters],
+    ) -> int:
+        """Archive every thread that ended and matches, as `set_session_archived` does; return how
+        many sessions. Without an age, any; *filters* as in `prune_sessions`, except that sessions
+        in the archive match only with ``archived=None``.
+        """
+        return self._trash.archive_matching(older_than_days, source, filters)
 
     def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
         """Delete untitled, ended, empty ``tui`` sessions older than a day that are not pinned;
         return how many.
         """
-        return self._deletion.prune_ghosts(sessions_dir)
+        return self._empty_sessions.delete_ghosts(sessions_dir)
+
+    def delete_session_if_empty(
+        self, session_id: str, sessions_dir: str | Path | None = None
+    ) -> bool:
+        """Delete a session that has no title, no message of any kind and no children; return
+        whether that was done.
+        """
+        return self._empty_sessions.delete_if_empty(session_id, sessions_dir)
+
+    def count_empty_sessions(self) -> int:
+        """Return how many sessions `delete_empty_sessions` would delete."""
+        return self._empty_sessions.count()
+
+    def delete_empty_sessions(self, sessions_dir: str | Path | None = None) -> int:
+        """Delete the sessions that ended without a message of any kind and are neither archived,
+        pinned nor held; return how many.
+        """
+        return self._empty_sessions.delete_ended(sessions_dir)
 
     # ── holds and retention ───────────────────────────────────────────────────────────────────
 
@@ -1647,6 +1856,34 @@ class SessionDB:
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         """Return the holder that may compact the session now, or None."""
         return self._compression_locks.holder(session_id)
+
+    def get_compression_failure_cooldown(self, session_id: str) -> CompressionCooldown | None:
+        """Return until when compression is not to be tried again, or None: ``cooldown_until``,
+        ``remaining_seconds`` and ``error``.
+        """
+        return self._compression_state.cooldown(session_id)
+
+    def record_compression_failure_cooldown(
+        self, session_id: str, cooldown_until: float, error: str | None = None
+    ) -> None:
+        """Note that compression failed, and until when it is not to be tried again."""
+        self._compression_state.set_cooldown(session_id, cooldown_until, error)
+
+    def clear_compression_failure_cooldown(self, session_id: str) -> None:
+        """Allow compression again."""
+        self._compression_state.set_cooldown(session_id, None, None)
+
+    def get_compression_fallback_streak(self, session_id: str) -> int:
+        """Return how many compressions in a row fell back to a simple summary."""
+        return self._compression_state.streak(session_id)
+
+    def set_compression_fallback_streak(self, session_id: str, streak: int) -> None:
+        """Store how many compressions in a row fell back to a simple summary.
+
+        Raises:
+            InvalidInput: it is no whole number; a negative one counts as 0.
+        """
+        self._compression_state.set_streak(session_id, streak)
 
     def vacuum(self) -> None:
         """Give unused space back to the system; on SQLite this rewrites the file."""

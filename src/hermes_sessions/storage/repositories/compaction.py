@@ -1,4 +1,4 @@
-"""Compaction: locks that let one caller compact a session, and continuations under a new id.
+"""Compaction: in place or under a new id, and locks that let one caller compact a session.
 
 A lock expires after its time. If its holder's name ends with ``host_processes.this_process_mark``,
 the lock also ends with that process, where this host can tell.
@@ -7,24 +7,37 @@ the lock also ends with that process, where this host can tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import require_bounded, require_new_id
 from hermes_sessions.model.lineage import COMPRESSION
+from hermes_sessions.storage.codec import encode_content
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.lineage import follow_compression
-from hermes_sessions.storage.repositories.messages import append_prepared
+from hermes_sessions.storage.repositories.messages import (
+    IN_FORCE,
+    append_prepared,
+    is_visible,
+    prepare_replacement,
+    refresh_summary,
+)
 from hermes_sessions.storage.repositories.new_message import prepare
-from hermes_sessions.storage.repositories.revisions import lock_revision
-from hermes_sessions.storage.repositories.rows import VISIBLE
-from hermes_sessions.storage.repositories.sessions import Sessions
+from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
+from hermes_sessions.storage.repositories.rows import VISIBLE, names
+from hermes_sessions.storage.repositories.sessions import ORIGIN_COLUMNS, Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant
 from hermes_sessions.storage.store_context import StoreContext
 
-_MICROSECOND = 1e-6
+_MICROSECOND: Final = 1e-6
+#: What a continuation has in common with the session it continues.
+_KEPT_COLUMNS: Final = (
+    *ORIGIN_COLUMNS,
+    "display_name",
+    "origin_json",
+)
 
 
 class Continuations:
@@ -57,13 +70,13 @@ class Continuations:
         def work(tx: WriteTransaction) -> None:
             lock_revision(tx, self._store, session_id, fence, expected_revision)
             row = tx.one(
-                f"SELECT source, user_id, model, model_config, system_prompt, title "
-                f"FROM sessions WHERE id = ? AND {VISIBLE}",
+                f"SELECT source, user_id, model, model_config, system_prompt, title, "
+                f"{names(_KEPT_COLUMNS)} FROM sessions WHERE id = ? AND {VISIBLE}",
                 (session_id,),
             )
             if row is None:
                 raise UnknownSession(session_id)
-            source, user_id, model, model_config, prompt, title = row
+            source, user_id, model, model_config, prompt, title, *kept = row
             tip = follow_compression(tx, session_id)
             if tip != session_id:
                 raise InvalidInput(f"Session {session_id!r} is already continued by {tip!r}.")
@@ -83,6 +96,8 @@ class Continuations:
                 session_id,
                 COMPRESSION,
             )
+            changes = ", ".join(f"{name} = ?" for name in _KEPT_COLUMNS)
+            tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*kept, new_session_id))
             if title is not None:
                 tx.run(
                     "UPDATE sessions SET title = ? WHERE id = ?",
@@ -104,6 +119,74 @@ class Continuations:
 def _next_title(tx: WriteTransaction, title: str) -> str:
     numbered = rules.next_in_family(title, family_titles(tx, title))
     return numbered if len(numbered) <= rules.MAX_TITLE_LENGTH else free_variant(tx, title)
+
+
+class InPlaceCompaction:
+    """Replaces the transcript in force by a shorter one under the same id. The former one stays,
+    marked as compacted: search finds it, and replay leaves it out.
+    """
+
+    def __init__(self, store: StoreContext, on_change: Callable[[int], None]) -> None:
+        """*on_change* is called with the number of stored messages, after the commit."""
+        self._store = store
+        self._on_change = on_change
+
+    def compact(
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None,
+        expected_revision: int | None,
+    ) -> int:
+        """See `SessionDB.archive_and_compact`."""
+        prepared = prepare_replacement(messages, self._store)
+
+        def work(tx: WriteTransaction) -> None:
+            lock_revision(tx, self._store, session_id, fence, expected_revision)
+            if not is_visible(tx, session_id):
+                if prepared:
+                    raise UnknownSession(session_id)
+                return
+            tx.run(f"UPDATE messages SET compacted = 1 WHERE {IN_FORCE}", (session_id,))
+            raise_revision(tx, session_id)
+            refresh_summary(tx, session_id)
+            if prepared:
+                append_prepared(tx, self._store, session_id, prepared, fence)
+
+        self._store.provider.write(work)
+        self._on_change(max(1, len(prepared)))
+        return len(prepared)
+
+    def has_archived(self, session_id: str) -> bool:
+        """See `SessionDB.has_archived_messages`."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                "SELECT 1 FROM messages WHERE session_id = ? AND (active = 0 OR compacted = 1) "
+                "LIMIT 1",
+                (session_id,),
+            )
+            return row is not None and is_visible(tx, session_id)
+
+    def set_api_content(
+        self, session_id: str, content: Any, api_content: str | None, *, fence: int | None
+    ) -> int:
+        """See `SessionDB.set_latest_user_api_content`."""
+        text, content_type = encode_content(content)
+
+        def work(tx: WriteTransaction) -> int:
+            lock_revision(tx, self._store, session_id, fence, expected_revision=None)
+            row = tx.one(
+                f"SELECT id, content, content_type FROM messages WHERE {IN_FORCE} AND role = ? "
+                f"ORDER BY ordinal DESC LIMIT 1",
+                (session_id, "user"),
+            )
+            if row is None or row[1:] != (text, content_type) or not is_visible(tx, session_id):
+                return 0
+            raise_revision(tx, session_id)
+            return tx.run("UPDATE messages SET api_content = ? WHERE id = ?", (api_content, row[0]))
+
+        return self._store.provider.write(work)
 
 
 class CompressionLocks:

@@ -8,13 +8,19 @@ transaction. A crash in between leaves only doomed rows, which the next deletion
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
+from hermes_sessions.errors import HermesSessionsError, RetentionNotApproved
 from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.model.prune_filters import (
+    PruneFilters,
+    ThreadMember,
+    checked_filters,
+    conversation_matches,
+)
 from hermes_sessions.storage.batches import run_in_batches
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
@@ -42,7 +48,7 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     settle_first,
     unsettled_conversations,
 )
-from hermes_sessions.storage.repositories.trash import DELETION_PENDING, hide
+from hermes_sessions.storage.repositories.trash import DELETION_PENDING, age_cutoff, hide
 from hermes_sessions.storage.repositories.workspaces import remove_unused_workspace
 from hermes_sessions.storage.store_context import StoreContext
 
@@ -51,10 +57,6 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-_DAY: Final = 86400.0
-#: Later than every time: an age of 0 days means all sessions, even if a clock that was set back
-#: makes some appear to be in the future.
-_ANY_TIME: Final = 1e18
 #: Messages deleted in one transaction.
 _STEP: Final = 1000
 #: Tables whose rows are deleted with their session.
@@ -84,11 +86,17 @@ class Deletion:
         self._meta = Meta(store)
         self._blobs = Blobs(store)
 
-    def delete(self, session_ids: Iterable[str], sessions_dir: str | Path | None) -> int:
-        """See `SessionDB.delete_sessions`."""
+    def delete(
+        self,
+        session_ids: Iterable[str],
+        sessions_dir: str | Path | None,
+        *,
+        only_if: Callable[[WriteTransaction, str], bool] = lambda _tx, _session_id: True,
+    ) -> int:
+        """See `SessionDB.delete_sessions`; *only_if* decides in the same transaction."""
         existed = 0
         for session_id in list(dict.fromkeys(session_ids)):
-            gone = self._store.provider.write(partial(_doom, self._store, session_id))
+            gone = self._store.provider.write(partial(_doom, self._store, session_id, only_if))
             if gone:
                 existed += 1
                 self.finish_pending_deletions()
@@ -98,7 +106,7 @@ class Deletion:
 
     def purge_trash(self, older_than_days: float, sessions_dir: str | Path | None) -> int:
         """See `SessionDB.purge_trash`."""
-        cutoff = self._cutoff(older_than_days)
+        cutoff = age_cutoff(self._store, older_than_days, {})
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT id, conversation_id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
@@ -113,14 +121,17 @@ class Deletion:
         _remove_files(purged, sessions_dir)
         return len(purged)
 
-    def candidates(self, older_than_days: float, source: str | None) -> list[SessionSummary]:
+    def candidates(
+        self, older_than_days: float | None, source: str | None, filters: Mapping[str, Any]
+    ) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
-        cutoff = self._cutoff(older_than_days)
+        wanted = checked_filters(filters)
+        cutoff = age_cutoff(self._store, older_than_days, wanted)
         columns = (*SESSION_COLUMNS, "preview", "last_active")
         records: list[Record] = []
         settle_first(self._store, limit=None)
         with self._store.provider.read() as tx:
-            for conversation_id in self._finished(tx, cutoff, source):
+            for conversation_id in self._finished(tx, cutoff, source, wanted):
                 rows = tx.all(
                     f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
                     f"AND {VISIBLE} ORDER BY started_at, id",
@@ -131,22 +142,24 @@ class Deletion:
 
     def prune(
         self,
-        older_than_days: float,
+        older_than_days: float | None,
         source: str | None,
         sessions_dir: str | Path | None,
         on_progress: Progress | None,
+        filters: Mapping[str, Any],
     ) -> int:
         """See `SessionDB.prune_sessions`."""
-        cutoff = self._cutoff(older_than_days)
+        wanted = checked_filters(filters)
+        cutoff = age_cutoff(self._store, older_than_days, wanted)
         if not self._store.provider.read_only:
             settle(self._store)
         with self._store.provider.read() as tx:
-            waiting = self._finished(tx, cutoff, source)[::-1]
+            waiting = self._finished(tx, cutoff, source, wanted)[::-1]
         self.finish_pending_deletions()
         pruned = 0
         while waiting:
             gone = self._store.provider.write(
-                lambda tx: _prune_step(tx, self._store, waiting[:], cutoff)
+                lambda tx: _prune_step(tx, self._store, waiting[:], cutoff, wanted)
             )
             del waiting[len(waiting) - gone.conversations :]
             if gone.unfinished:
@@ -157,22 +170,6 @@ class Deletion:
             if on_progress is not None:
                 on_progress(len(gone.session_ids))
         return pruned
-
-    def prune_ghosts(self, sessions_dir: str | Path | None) -> int:
-        """See `SessionDB.prune_empty_ghost_sessions`."""
-        now = self._store.clock()
-        with self._store.provider.read() as tx:
-            held = leased_conversations(tx, now) | conversations_on_hold(tx, self._store)
-            rows = tx.all(
-                f"SELECT id, conversation_id FROM sessions WHERE source = ? AND title IS NULL "
-                f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
-                f"AND pinned_at IS NULL AND {VISIBLE} "
-                # Other programs may add messages without counting them.
-                f"AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = sessions.id "
-                f"AND m.active = 1 AND m.compacted = 0)",
-                ("tui", now - _DAY),
-            )
-        return self.delete([row[0] for row in rows if row[1] not in held], sessions_dir)
 
     def trim(self) -> int:
         """See `SessionDB.trim`."""
@@ -192,7 +189,7 @@ class Deletion:
             now = self._store.clock()
             if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
                 return {**result, "skipped": True}
-            result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
+            result["pruned"] = self.prune(retention_days, None, sessions_dir, None, {})
             if retired := self._retire():
                 result["retired"] = retired
             kept_days = self._store.trash_days if trash_days is None else trash_days
@@ -224,22 +221,18 @@ class Deletion:
             logger.warning("%s", error)
             return 0
 
-    def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+    def _finished(
+        self, tx: ReadTransaction, cutoff: float, source: str | None, wanted: PruneFilters
+    ) -> list[str]:
         held = leased_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
         if not self._store.provider.read_only:
             # A session that another program changed may be newer than its stale columns say.
             held |= unsettled_conversations(tx)
-        return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
-
-    def _cutoff(self, older_than_days: float) -> float:
-        if isinstance(older_than_days, bool) or not isinstance(older_than_days, (int, float)):
-            raise InvalidInput("An age must be a number of days.")
-        if not older_than_days >= 0:
-            raise InvalidInput(f"An age must be 0 days or more, not {older_than_days}.")
-        if older_than_days == 0:
-            return _ANY_TIME
-        return self._store.clock() - older_than_days * _DAY
+        free = [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
+        if not wanted:
+            return free
+        return [c for c in free if conversation_matches(members_of(tx, c), wanted)]
 
     def finish_pending_deletions(self) -> None:
         """Finish all deletions that have begun, in short transactions."""
@@ -260,8 +253,22 @@ class _Gone:
         self.unfinished = False
 
 
+def members_of(tx: ReadTransaction, conversation_id: str) -> list[ThreadMember]:
+    """Return the sessions of a conversation, reduced to what filters read."""
+    rows = tx.all(
+        f"SELECT {names(ThreadMember._fields)} FROM sessions WHERE conversation_id = ? "
+        f"AND {VISIBLE}",
+        (conversation_id,),
+    )
+    return [ThreadMember._make(row) for row in rows]
+
+
 def _prune_step(
-    tx: WriteTransaction, store: StoreContext, waiting: list[str], cutoff: float
+    tx: WriteTransaction,
+    store: StoreContext,
+    waiting: list[str],
+    cutoff: float,
+    wanted: PruneFilters,
 ) -> _Gone:
     gone = _Gone()
     messages = 0
@@ -280,6 +287,8 @@ def _prune_step(
             ended_at is None or active > cutoff or pinned_at is not None
             for _, _, ended_at, active, pinned_at in members
         ):
+            continue
+        if wanted and not conversation_matches(members_of(tx, conversation_id), wanted):
             continue
         victims = [member[0] for member in members]
         size = sum(member[1] or 0 for member in members)
@@ -318,8 +327,15 @@ def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | No
     return [row[0] for row in rows]
 
 
-def _doom(store: StoreContext, session_id: str, tx: WriteTransaction) -> list[str]:
+def _doom(
+    store: StoreContext,
+    session_id: str,
+    only_if: Callable[[WriteTransaction, str], bool],
+    tx: WriteTransaction,
+) -> list[str]:
     """Begin to delete a visible session and its subagents; return their ids."""
+    if not only_if(tx, session_id):
+        return []
     require_no_hold(tx, [session_id])
     require_free(tx, store, [session_id, *subagents_of(tx, session_id)])
     if not hide(tx, session_id, DELETION_PENDING):

@@ -28,6 +28,7 @@ PLACE_COLUMNS = ("cwd", "git_branch", "git_repo_root", "workspace_id")
 THREAD_COLUMNS = ("archived_at", "pinned_at", "metadata", "tags", *PLACE_COLUMNS)
 _ORPHAN_AGE_SECONDS = 7 * 86400
 _EDGES_PER_QUERY = 500
+_MOST_HOPS = 32
 
 
 class Lineage:
@@ -59,6 +60,26 @@ class Lineage:
                 seen.add(current)
                 current = _newest_child(tx, current)
         return tip if tip != session_id else session_id
+
+    def deepest_continuation(self, session_id: str) -> str:
+        """Return the session that Hermes 0.19 resumes: of the tip of the chain and the sessions
+        that continue it without a compression, the last one with a message of any kind; the tip
+        if none has one.
+        """
+        if not session_id:
+            return session_id
+        with settled_read(self._store) as tx:
+            if conversation_id_of(tx, session_id) is None:
+                return session_id
+            chosen = tip = follow_compression(tx, session_id)
+            seen: list[str] = []
+            current: str | None = tip
+            while current is not None and current not in seen and len(seen) <= _MOST_HOPS:
+                if tx.one("SELECT 1 FROM messages WHERE session_id = ? LIMIT 1", (current,)):
+                    chosen = current
+                seen.append(current)
+                current = _newest_plain_child(tx, current)
+        return chosen
 
     def conversation_of(self, session_id: str) -> str:
         """See `SessionDB.get_conversation_root`."""
@@ -288,6 +309,16 @@ def _has_messages(tx: ReadTransaction, session_id: str) -> bool:
         f"SELECT 1 FROM sessions WHERE id = ? AND message_count > 0 AND {VISIBLE}", (session_id,)
     )
     return row is not None
+
+
+def _newest_plain_child(tx: ReadTransaction, session_id: str) -> str | None:
+    row = tx.one(
+        f"SELECT id FROM sessions WHERE parent_session_id = ? AND source <> ? "
+        f"AND (edge_kind IS NULL OR edge_kind = ?) AND {VISIBLE} "
+        f"ORDER BY started_at DESC, id DESC LIMIT 1",
+        (session_id, "tool", COMPRESSION),
+    )
+    return row[0] if row else None
 
 
 def _newest_child(tx: ReadTransaction, session_id: str) -> str | None:

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 # calls `refresh_summary` to recompute them.
 
 
-_IN_FORCE: Final = "session_id = ? AND active = 1 AND compacted = 0"
+#: The messages of a session that are neither rewound nor replaced by a summary.
+IN_FORCE: Final = "session_id = ? AND active = 1 AND compacted = 0"
 
 
 def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
@@ -55,10 +56,10 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
     activity of the thread it is part of.
     """
     counts = tx.all(
-        f"SELECT tool_calls FROM messages WHERE {_IN_FORCE} AND tool_calls IS NOT NULL",
+        f"SELECT tool_calls FROM messages WHERE {IN_FORCE} AND tool_calls IS NOT NULL",
         (session_id,),
     )
-    total = tx.one(f"SELECT COUNT(*) FROM messages WHERE {_IN_FORCE}", (session_id,))
+    total = tx.one(f"SELECT COUNT(*) FROM messages WHERE {IN_FORCE}", (session_id,))
     tx.run(
         "UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?",
         (total[0] if total else 0, sum(calls_in(row[0]) for row in counts), session_id),
@@ -115,7 +116,7 @@ def refresh_thread(tx: WriteTransaction, session_id: str) -> None:
 
 
 def _newest(tx: ReadTransaction, session_id: str) -> float | None:
-    row = tx.one(f"SELECT MAX(timestamp) FROM messages WHERE {_IN_FORCE}", (session_id,))
+    row = tx.one(f"SELECT MAX(timestamp) FROM messages WHERE {IN_FORCE}", (session_id,))
     return row[0] if row else None
 
 
@@ -202,24 +203,20 @@ class Messages:
         session_id: str,
         messages: Iterable[Mapping[str, Any]],
         *,
+        active_only: bool,
         fence: int | None,
         expected_revision: int | None,
     ) -> None:
         """See `SessionDB.replace_messages`."""
-        now = self._store.clock()
-        prepared = []
-        for index, message in enumerate(messages):
-            _require_mapping(message, index)
-            fields = {name: message.get(name) for name in MESSAGE_FIELDS}
-            fields["role"] = fields["role"] or "unknown"
-            if fields["role"] != "assistant":
-                fields.update(dict.fromkeys(ASSISTANT_FIELDS))
-            prepared.append(self._prepare(fields, now + index * _MICROSECOND))
+        prepared = prepare_replacement(messages, self._store)
 
         def work(tx: WriteTransaction) -> None:
             lock_revision(tx, self._store, session_id, fence, expected_revision)
             raise_revision(tx, session_id)
-            delete_messages(tx, session_id)
+            if active_only:
+                delete_in_force(tx, session_id)
+            else:
+                delete_messages(tx, session_id)
             if prepared:
                 append_prepared(tx, self._store, session_id, prepared, fence)
 
@@ -237,6 +234,17 @@ class Messages:
         self._store.provider.write(work)
         self._on_change(1)
 
+    def has_platform_message_id(self, session_id: str, platform_message_id: object) -> bool:
+        """See `SessionDB.has_platform_message_id`."""
+        if platform_message_id is None:
+            return False
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                "SELECT 1 FROM messages WHERE session_id = ? AND platform_message_id = ? LIMIT 1",
+                (session_id, str(platform_message_id)),
+            )
+            return row is not None and is_visible(tx, session_id)
+
     def _prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
         return prepare(message, now=now, max_message_bytes=self._store.max_message_bytes)
 
@@ -253,25 +261,52 @@ class Messages:
     ) -> list[MessageRecord]:
         """See `SessionDB.get_messages`."""
         with self._store.provider.read() as tx:
-            if not _is_visible(tx.one, session_id, scope):
+            if not is_visible(tx, session_id, scope):
                 return []
-            shown = "" if include_inactive else " AND active = 1"
+            shown = "" if include_inactive else " AND active = 1 AND compacted = 0"
             rows = tx.all(
                 f"{SELECT_MESSAGE} WHERE session_id = ?{shown} ORDER BY ordinal LIMIT ? OFFSET ?",
                 (session_id, _ALL if limit is None or limit < 0 else limit, max(offset, 0)),
             )
         return [message_record(row) for row in rows]
 
+    def find(self, session_id: str, message_id: int) -> MessageRecord | None:
+        """Return one message of a session, rewound or not, or None."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                f"{SELECT_MESSAGE} WHERE id = ? AND session_id = ?", (message_id, session_id)
+            )
+            return message_record(row) if row and is_visible(tx, session_id) else None
+
     def has_external_id(self, session_id: str, external_id: str) -> bool:
         """See `SessionDB.has_external_id`."""
         with self._store.provider.read() as tx:
-            return _is_visible(tx.one, session_id) and (
+            return is_visible(tx, session_id) and (
                 tx.one(
                     "SELECT 1 FROM messages WHERE session_id = ? AND external_id = ?",
                     (session_id, external_id),
                 )
                 is not None
             )
+
+
+def prepare_replacement(
+    messages: Iterable[Mapping[str, Any]], store: StoreContext
+) -> list[NewMessage]:
+    """Check the messages of a new transcript. Unknown fields are ignored, reasoning is kept for
+    assistants only, and a missing role becomes ``unknown``.
+    """
+    next_time = store.clock()
+    prepared: list[NewMessage] = []
+    for index, message in enumerate(messages):
+        _require_mapping(message, index)
+        fields = {name: message.get(name) for name in MESSAGE_FIELDS}
+        fields["role"] = fields["role"] or "unknown"
+        if fields["role"] != "assistant":
+            fields.update(dict.fromkeys(ASSISTANT_FIELDS))
+        prepared.append(prepare(fields, now=next_time, max_message_bytes=store.max_message_bytes))
+        next_time = max(next_time, prepared[-1].timestamp + _MICROSECOND)
+    return prepared
 
 
 #: A LIMIT that means "no limit" on every database.
@@ -425,7 +460,7 @@ def _stored_external_ids(
 
 def delete_messages(tx: WriteTransaction, session_id: str) -> None:
     """Delete all messages and rewinds of a session, and reset its summary columns."""
-    if not _is_visible(tx.one, session_id):
+    if not is_visible(tx, session_id):
         return
     tx.run("DELETE FROM rewinds WHERE session_id = ?", (session_id,))
     # NULL keeps the triggers from noting the session once per message.
@@ -434,10 +469,20 @@ def delete_messages(tx: WriteTransaction, session_id: str) -> None:
     refresh_summary(tx, session_id)
 
 
-def _is_visible(one: Any, session_id: str, scope: Scope = OWNER) -> bool:
+def delete_in_force(tx: WriteTransaction, session_id: str) -> None:
+    """Delete the messages in force, and reset the summary columns; others stay as they are."""
+    if not is_visible(tx, session_id):
+        return
+    tx.run("UPDATE sessions SET last_active = NULL WHERE id = ?", (session_id,))
+    tx.run(f"DELETE FROM messages WHERE {IN_FORCE}", (session_id,))
+    refresh_summary(tx, session_id)
+
+
+def is_visible(tx: ReadTransaction, session_id: str, scope: Scope = OWNER) -> bool:
+    """Return whether a session exists in the scope and is not in the trash."""
     seen, params = scope_condition(scope)
     found = f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen}"
-    return one(found, (session_id, *params)) is not None
+    return tx.one(found, (session_id, *params)) is not None
 
 
 def _require_mapping(message: object, index: int) -> None:

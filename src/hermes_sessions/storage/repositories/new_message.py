@@ -29,6 +29,9 @@ from hermes_sessions.storage.tables import MESSAGES, given
 
 _COUNTS: Final = given(MESSAGES, "count")
 _FLAGS: Final = given(MESSAGES, "flag")
+_INDEXED: Final = [
+    column.name for column in MESSAGES.columns if column.kind == "name" and column.access == "given"
+]
 
 
 class NewMessage(NamedTuple):
@@ -63,8 +66,8 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     for name in MESSAGE_TEXTS:
         if (value := message.get(name)) is not None:
             columns[name] = _text(name, value)
-    if columns["external_id"] is not None:
-        require_bounded(columns["external_id"], "external id")
+            if name in _INDEXED:
+                require_bounded(columns[name], name.replace("_", " "))
     for name in MESSAGE_JSON:
         if value := message.get(name):
             columns[name] = _json(name, value)

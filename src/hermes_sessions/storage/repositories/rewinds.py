@@ -8,7 +8,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session
-from hermes_sessions.storage.repositories.messages import refresh_summary
+from hermes_sessions.storage.repositories.messages import IN_FORCE, refresh_summary
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
@@ -93,6 +93,23 @@ class Rewinds:
             "new_head_id": done.head_id,
         }
 
+    def restore_since(self, session_id: str, message_id: int, *, fence: int | None) -> int:
+        """Undo every rewind in force that goes back to a message or a later one, newest first;
+        return how many messages came back.
+        """
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> int:
+            lock_session(tx, self._store, session_id, fence)
+            rows = tx.all(
+                "SELECT id FROM rewinds WHERE session_id = ? AND target_message_id >= ? "
+                "AND restored_at IS NULL AND hidden_count > 0 ORDER BY id DESC",
+                (session_id, message_id),
+            )
+            return sum(self._restore(tx, session_id, row[0], now) for row in rows)
+
+        return self._store.provider.write(work)
+
     def restore(
         self,
         session_id: str,
@@ -142,10 +159,12 @@ class Rewinds:
             )
         return [cast("RewindRecord", dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
-    def recent_user_messages(self, session_id: str, limit: int) -> list[MessageRecord]:
+    def recent_user_messages(
+        self, session_id: str, limit: int, *, include_inactive: bool = False
+    ) -> list[MessageRecord]:
         """See `SessionDB.list_recent_user_messages`."""
         with self._store.provider.read() as tx:
-            return _recent_user_messages(tx, session_id, limit)
+            return _recent_user_messages(tx, session_id, limit, include_inactive=include_inactive)
 
 
 class Hidden(NamedTuple):
@@ -168,8 +187,7 @@ def hide_from(
         (session_id, message_id, ordinal, head_ordinal, now),
     )
     hidden = tx.run(
-        "UPDATE messages SET active = 0, rewind_id = ? "
-        "WHERE session_id = ? AND ordinal >= ? AND active = 1",
+        f"UPDATE messages SET active = 0, rewind_id = ? WHERE {IN_FORCE} AND ordinal >= ?",
         (rewind_id, session_id, ordinal),
     )
     tx.run("UPDATE rewinds SET hidden_count = ? WHERE id = ?", (hidden, rewind_id))
@@ -178,9 +196,12 @@ def hide_from(
     return Hidden(rewind_id, hidden, head_id)
 
 
-def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> list[MessageRecord]:
+def _recent_user_messages(
+    tx: ReadTransaction, session_id: str, limit: int, *, include_inactive: bool = False
+) -> list[MessageRecord]:
+    shown = "session_id = ?" if include_inactive else IN_FORCE
     rows = tx.all(
-        f"{SELECT_MESSAGE} WHERE session_id = ? AND active = 1 AND role = ? "
+        f"{SELECT_MESSAGE} WHERE {shown} AND role = ? "
         f"AND EXISTS (SELECT 1 FROM sessions s WHERE s.id = ? AND s.{VISIBLE}) "
         f"ORDER BY ordinal DESC LIMIT ?",
         (session_id, "user", session_id, max(limit, 0)),
@@ -219,8 +240,7 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
     transcript in force. A rewind can be undone only on the transcript that it left.
     """
     later = tx.one(
-        "SELECT COUNT(*), MIN(ordinal) FROM messages "
-        "WHERE session_id = ? AND ordinal > ? AND active = 1",
+        f"SELECT COUNT(*), MIN(ordinal) FROM messages WHERE {IN_FORCE} AND ordinal > ?",
         (session_id, rewind.head_ordinal),
     )
     if later and later[0]:
@@ -248,9 +268,16 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
             f"restore_rewound({session_id!r}, rewind_id={rewind.id})."
         )
     head = tx.one(
-        "SELECT rewind_id FROM messages WHERE session_id = ? AND ordinal = ? AND active = 0",
+        "SELECT rewind_id, compacted FROM messages WHERE session_id = ? AND ordinal = ? "
+        "AND (active = 0 OR compacted = 1)",
         (session_id, rewind.head_ordinal),
     )
+    if head is not None and head[1]:
+        raise InvalidInput(
+            f"Session {session_id!r} was compacted after rewind {rewind.id}, so that what it hid "
+            f"has no place any more. To read it: get_messages({session_id!r}, "
+            f"include_inactive=True)."
+        )
     if head is not None:
         raise InvalidInput(
             f"Session {session_id!r} was rewound further after rewind {rewind.id}. First: "
@@ -261,8 +288,8 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
 def _head(tx: ReadTransaction, session_id: str, before: int) -> tuple[int | None, int]:
     """Return (id, ordinal) of the last message in force before an ordinal, else (None, 0)."""
     row = tx.one(
-        "SELECT id, ordinal FROM messages WHERE session_id = ? AND active = 1 AND ordinal < ? "
-        "ORDER BY ordinal DESC LIMIT 1",
+        f"SELECT id, ordinal FROM messages WHERE {IN_FORCE} AND ordinal < ? "
+        f"ORDER BY ordinal DESC LIMIT 1",
         (session_id, before),
     )
     return (row[0], row[1]) if row else (None, 0)

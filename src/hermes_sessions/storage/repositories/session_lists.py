@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.lineage import PLACE_COLUMNS
 from hermes_sessions.storage.repositories.rows import (
@@ -17,7 +19,7 @@ from hermes_sessions.storage.repositories.rows import (
     scope_condition,
     session_values,
 )
-from hermes_sessions.storage.repositories.stale_sessions import settled_rows
+from hermes_sessions.storage.repositories.stale_sessions import settle_first, settled_rows
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _FROM_TIP: Final = frozenset(
         "model",
         "system_prompt",
         "archived_at",
+        "archived",
         "pinned_at",
         "metadata",
         "tags",
@@ -43,6 +46,43 @@ _FROM_TIP: Final = frozenset(
     ]
 )
 _EVERYTHING: Final = 2**62
+
+
+class ListFilters(NamedTuple):
+    """Which sessions a list shows; see `SessionDB.list_sessions_rich`."""
+
+    source: str | None = None
+    exclude_sources: Sequence[str] | None = None
+    include_archived: bool = False
+    archived_only: bool = False
+    pinned_only: bool = False
+    min_message_count: int = 0
+    since: float | None = None
+    until: float | None = None
+    cwd_prefix: str | None = None
+    id_query: str | None = None
+    search_query: str | None = None
+    labels: LabelFilter | None = None
+    scope: Scope = OWNER
+    #: Leave out sessions that their configuration marks as delegated, also without a parent.
+    without_delegates: bool = False
+
+
+#: Condition on a text and a needle, which is passed with an empty text after it; unlike LIKE
+#: without wildcards.
+_CONTAINS: Final = "REPLACE({0}, ?, ?) <> {0}"
+_DELEGATED: Final = '"_delegate_from"'
+#: What a search by title ignores.
+_PUNCTUATION: Final = "-_. "
+_NO_PUNCTUATION: Final = dict.fromkeys(map(ord, _PUNCTUATION))
+
+
+def directory_condition(column: str, prefix: str) -> tuple[str, list[Any]]:
+    """Return the condition that a directory is *prefix* or below it."""
+    root = prefix.rstrip("/\\")
+    below = len(encode_text(root)) + 1
+    condition = f"({column} = ? OR SUBSTR({column}, 1, ?) IN (?, ?))"
+    return condition, [root, below, f"{root}/", f"{root}\\"]
 
 
 class SessionLists:
@@ -53,23 +93,14 @@ class SessionLists:
 
     def rich(
         self,
+        wanted: ListFilters,
         *,
-        source: str | None,
-        exclude_sources: Sequence[str] | None,
         limit: int,
         offset: int,
         include_children: bool,
         project_tips: bool,
         by_activity: bool,
-        include_archived: bool,
-        archived_only: bool,
-        pinned_only: bool,
-        min_message_count: int,
-        since: float | None,
-        until: float | None,
         compact: bool,
-        labels: LabelFilter | None = None,
-        scope: Scope = OWNER,
     ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
         if include_children:
@@ -80,26 +111,7 @@ class SessionLists:
             shown, head, tip = "tip_id IS NOT NULL", "id", "tip_id"
         if not project_tips and not include_children:
             tip = head
-        # Filters apply to the row that is shown, not to the head that the query selects.
-        where, params = _filters(source, exclude_sources, _of("source", head))
-        if archived_only:
-            where.append(f"{_of('archived_at', tip)} IS NOT NULL")
-        elif not include_archived:
-            where.append(f"{_of('archived_at', tip)} IS NULL")
-        if pinned_only:
-            where.append(f"{_of('pinned_at', tip)} IS NOT NULL")
-        if min_message_count > 0:
-            where.append(f"{_of('message_count', tip)} >= ?")
-            params.append(min_message_count)
-        for sign, moment in ((">=", since), ("<", until)):
-            if moment is not None:
-                where.append(f"{_of('last_active', tip)} {sign} ?")
-                params.append(moment)
-        # A row shows columns of the head and the tip, so both must be in scope.
-        seen = [scope_condition(scope, partial(_of, owner=one)) for one in {head: 1, tip: 1}]
-        for condition, values in (*seen, *self._label_conditions(labels, tip)):
-            where.append(condition)
-            params.extend(values)
+        where, params = self._conditions(wanted, head, tip)
         order = (
             "last_active DESC, started_at DESC, id DESC"
             if by_activity
@@ -121,12 +133,70 @@ class SessionLists:
         )
         return [_rich_record(columns, row) for row in rows]
 
+    def _conditions(self, wanted: ListFilters, head: str, tip: str) -> tuple[list[str], list[Any]]:
+        """Return the conditions of a list, whose rows show a *head* and a *tip*. They apply to the
+        row that is shown, not to the head that the query selects.
+        """
+        where, params = _filters(wanted.source, wanted.exclude_sources, _of("source", head))
+        if wanted.archived_only:
+            where.append(f"{_of('archived_at', tip)} IS NOT NULL")
+        elif not wanted.include_archived:
+            where.append(f"{_of('archived_at', tip)} IS NULL")
+        if wanted.pinned_only:
+            where.append(f"{_of('pinned_at', tip)} IS NOT NULL")
+        if wanted.min_message_count > 0:
+            where.append(f"{_of('message_count', tip)} >= ?")
+            params.append(wanted.min_message_count)
+        for sign, moment in ((">=", wanted.since), ("<", wanted.until)):
+            if moment is not None:
+                where.append(f"{_of('last_active', tip)} {sign} ?")
+                params.append(moment)
+        if wanted.cwd_prefix:
+            condition, values = directory_condition(_of("cwd", tip), wanted.cwd_prefix)
+            where.append(condition)
+            params.extend(values)
+        if wanted.without_delegates:
+            where.append("COALESCE(REPLACE(model_config, ?, ?) = model_config, 1 = 1)")
+            params.extend((_DELEGATED, ""))
+        for condition, values in self._text_conditions(wanted):
+            where.append(
+                f"EXISTS (SELECT 1 FROM sessions m WHERE "
+                f"m.conversation_id = sessions.conversation_id "
+                f"AND m.chain_id = sessions.chain_id AND m.{VISIBLE} AND ({condition}))"
+            )
+            params.extend(values)
+        # A row shows columns of the head and the tip, so both must be in scope.
+        seen = [scope_condition(wanted.scope, partial(_of, owner=one)) for one in {head: 1, tip: 1}]
+        for condition, owned in (*seen, *self._label_conditions(wanted.labels, tip)):
+            where.append(condition)
+            params.extend(owned)
+        return where, params
+
     def _label_conditions(
         self, labels: LabelFilter | None, owner: str
     ) -> list[tuple[str, tuple[Any, ...]]]:
         if labels is None:
             return []
         return labels.conditions(partial(_of, owner=owner), self._store.provider.dialect)
+
+    def _text_conditions(self, wanted: ListFilters) -> Iterator[tuple[str, list[Any]]]:
+        """Yield conditions on one of the sessions ``m`` of a thread."""
+        lower = self._store.provider.dialect.ascii_lower
+        session_id = lower("m.id")
+        if wanted.id_query:
+            yield _CONTAINS.format(session_id), [ascii_lower(wanted.id_query), ""]
+        if wanted.search_query:
+            needle = ascii_lower(wanted.search_query)
+            title = lower("m.title")
+            condition = f"{_CONTAINS.format(session_id)} OR {_CONTAINS.format(title)}"
+            params: list[Any] = [needle, "", needle, ""]
+            if bare := needle.translate(_NO_PUNCTUATION):
+                for _ in _PUNCTUATION:
+                    title = f"REPLACE({title}, ?, ?)"
+                removed = [value for mark in _PUNCTUATION for value in (mark, "")]
+                condition += f" OR {_CONTAINS.format(title)}"
+                params += [*removed, bare, "", *removed]
+            yield condition, params
 
     def flat(self, source: str | None, limit: int, offset: int) -> list[RecentSession]:
         """See `SessionDB.search_sessions`."""
@@ -141,21 +211,34 @@ class SessionLists:
         columns = (*SESSION_COLUMNS, "last_active")
         return [cast("RecentSession", session_values(columns, row)) for row in rows]
 
-    def count(self, source: str | None, *, include_archived: bool) -> int:
+    def count(self, wanted: ListFilters, *, exclude_children: bool) -> int:
         """See `SessionDB.session_count`."""
-        where, params = _filters(source, None)
-        if not include_archived:
-            where.append("archived_at IS NULL")
+        where, params = self._conditions(wanted, "chain_id" if exclude_children else "id", "id")
+        if exclude_children:
+            where.append("listed = 1")
+            settle_first(self._store)
         with self._store.provider.read() as tx:
             row = tx.one(f"SELECT COUNT(*) FROM sessions WHERE {' AND '.join(where)}", params)
         return int(row[0]) if row else 0
 
-    def message_count(self, session_id: str | None) -> int:
+    def message_count(self, session_id: str | None, *, include_inactive: bool) -> int:
         """See `SessionDB.message_count`."""
+        if include_inactive:
+            return self._count_of_all_messages(session_id)
         where, params = (f"{VISIBLE} AND id = ?", [session_id]) if session_id else (VISIBLE, [])
         with self._store.provider.read() as tx:
             row = tx.one(f"SELECT SUM(message_count) FROM sessions WHERE {where}", params)
         return int(row[0] or 0) if row else 0
+
+    def _count_of_all_messages(self, session_id: str | None) -> int:
+        of_session, params = ("AND s.id = ?", [session_id]) if session_id else ("", [])
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                f"SELECT COUNT(*) FROM messages m JOIN sessions s ON s.id = m.session_id "
+                f"WHERE s.{VISIBLE} {of_session}",
+                params,
+            )
+        return int(row[0]) if row else 0
 
     def stats(self) -> StoreStats:
         """See `SessionDB.get_stats`."""

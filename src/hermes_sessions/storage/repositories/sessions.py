@@ -8,7 +8,13 @@ from os import fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from hermes_sessions.model.ids import ascii_lower, new_session_id, require_id, require_new_id
+from hermes_sessions.model.ids import (
+    ascii_lower,
+    new_session_id,
+    require_bounded,
+    require_id,
+    require_new_id,
+)
 from hermes_sessions.model.lineage import (
     COMPRESSION,
     LISTED_KINDS,
@@ -45,6 +51,15 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
+#: Where a session came from: what a later `create` fills in, too.
+ORIGIN_COLUMNS: Final = (
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "profile_name",
+)
+_INDEXED_ORIGIN: Final = ("session_key", "chat_id", "thread_id")
 #: Columns that a later `create` fills in if they are NULL.
 _FILLED_LATER: Final = (
     "model",
@@ -54,6 +69,7 @@ _FILLED_LATER: Final = (
     "metadata",
     "tags",
     *PLACE_COLUMNS,
+    *ORIGIN_COLUMNS,
 )
 _CREATED: Final = [
     "id",
@@ -71,6 +87,7 @@ _CREATED: Final = [
     "listed",
     "last_active",
     *THREAD_COLUMNS,
+    *ORIGIN_COLUMNS,
 ]
 _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
@@ -97,8 +114,9 @@ class Sessions:
         tags: Iterable[str] | None = None,
         cwd: str | PathLike[str] | None = None,
         fence: int | None = None,
+        **origin: str | None,
     ) -> str:
-        """See `SessionDB.create_session`."""
+        """See `SessionDB.create_session`; *origin* has values of `ORIGIN_COLUMNS`."""
         if session_id is not None:
             require_id(session_id)
         if not isinstance(source, str) or not source:
@@ -116,6 +134,7 @@ class Sessions:
             "system_prompt": system_prompt,
             "started_at": self._store.clock() if started_at is None else require_time(started_at),
             **_label_texts(metadata, tags),
+            **checked_origin(origin),
         }
         config = dict(model_config) if model_config else None
         place = self._place(session_id, cwd)
@@ -216,16 +235,20 @@ class Sessions:
         if parent_id is not None:
             edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
         listed = parent_id is None or edge.kind in LISTED_KINDS
-        row = values | {
-            "user_id": edge.user_id if values["user_id"] is None else values["user_id"],
-            "parent_session_id": parent_id,
-            "conversation_id": edge.conversation_id,
-            "edge_kind": edge.kind,
-            "chain_id": session_id,
-            "tip_id": session_id if listed else None,
-            "listed": int(listed),
-            "last_active": values["started_at"],
-        }
+        row = (
+            dict.fromkeys(ORIGIN_COLUMNS)
+            | values
+            | {
+                "user_id": edge.user_id if values["user_id"] is None else values["user_id"],
+                "parent_session_id": parent_id,
+                "conversation_id": edge.conversation_id,
+                "edge_kind": edge.kind,
+                "chain_id": session_id,
+                "tip_id": session_id if listed else None,
+                "listed": int(listed),
+                "last_active": values["started_at"],
+            }
+        )
         for name, inherited in edge.thread.items():
             if row.get(name) is None:
                 row[name] = inherited
@@ -272,30 +295,60 @@ class Sessions:
         """See `SessionDB.reopen_session`."""
         self.set_columns(session_id, ended_at=None, end_reason=None)
 
-    def promote_to_session_reset(self, session_id: str) -> bool:
+    def promote_to_session_reset(self, session_id: str, reason: str | None) -> bool:
         """See `SessionDB.promote_to_session_reset`."""
         marks = ", ".join("?" * len(_ACCIDENTAL_ENDS))
+        is_open = "1 = 0" if reason is None else "ended_at IS NULL"
+        now = self._store.clock()
         return bool(
             self._store.provider.write(
                 lambda tx: tx.run(
-                    f"UPDATE sessions SET end_reason = ? "
-                    f"WHERE id = ? AND end_reason IN ({marks}) AND {VISIBLE}",
-                    ("session_reset", session_id, *_ACCIDENTAL_ENDS),
+                    f"UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = ? "
+                    f"WHERE id = ? AND (end_reason IN ({marks}) OR {is_open}) AND {VISIBLE}",
+                    (now, reason or "session_reset", session_id, *_ACCIDENTAL_ENDS),
                 )
             )
         )
 
     def set_columns(self, session_id: str, **values: Any) -> None:
         """Overwrite columns of a session; log and ignore an unknown id."""
+        if not self.try_set_columns(session_id, **values):
+            logger.warning("update of %s: unknown session %r", ", ".join(values), session_id)
+
+    def try_set_columns(self, session_id: str, **values: Any) -> bool:
+        """Overwrite columns of a session; return whether it exists."""
         changes = ", ".join(f"{name} = ?" for name in values)
-        matched = self._store.provider.write(
-            lambda tx: tx.run(
-                f"UPDATE sessions SET {changes} WHERE id = ? AND {VISIBLE}",
-                (*values.values(), session_id),
+        return bool(
+            self._store.provider.write(
+                lambda tx: tx.run(
+                    f"UPDATE sessions SET {changes} WHERE id = ? AND {VISIBLE}",
+                    (*values.values(), session_id),
+                )
             )
         )
-        if not matched:
-            logger.warning("update of %s: unknown session %r", ", ".join(values), session_id)
+
+    def set_config(self, session_id: str, model_config: str | None, model: str | None) -> None:
+        """See `SessionDB.update_session_meta`."""
+        if model_config is not None and not isinstance(model_config, str):
+            raise InvalidInput(
+                f"model_config_json must be text, not {type(model_config).__name__}."
+            )
+        values = {"model_config": model_config}
+        self.set_columns(session_id, **(values if model is None else values | {"model": model}))
+
+    def set_billing_route(
+        self, session_id: str, provider: str | None, base_url: str | None, mode: str | None
+    ) -> None:
+        """See `SessionDB.update_session_billing_route`."""
+        values = {
+            "billing_provider": provider,
+            "billing_base_url": base_url,
+            # It named the model that was in use.
+            "system_prompt": None,
+        }
+        self.set_columns(
+            session_id, **(values if mode is None else values | {"billing_mode": mode})
+        )
 
     def resolve_prefix(self, prefix: str) -> str | None:
         """See `SessionDB.resolve_session_id`."""
@@ -333,6 +386,25 @@ def find_session(
     seen, params = scope_condition(scope)
     row = tx.one(f"{SELECT_SESSION} WHERE id = ? AND {VISIBLE} AND {seen}", (session_id, *params))
     return session_record(row) if row else None
+
+
+def checked_origin(origin: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return a value for each of `ORIGIN_COLUMNS`; ids that are numbers become text.
+
+    Raises:
+        InvalidInput: a value is not text, or too long to be indexed.
+    """
+    checked: dict[str, str | None] = {}
+    for name in ORIGIN_COLUMNS:
+        value = origin.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if value is not None and not isinstance(value, str):
+            raise InvalidInput(f"{name} must be text, not {type(value).__name__}.")
+        if value is not None and name in _INDEXED_ORIGIN:
+            require_bounded(value, name)
+        checked[name] = value
+    return checked
 
 
 def require_time(value: float) -> float:

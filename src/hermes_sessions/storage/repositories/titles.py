@@ -52,17 +52,22 @@ class Titles:
 
         return self._store.provider.write(work)
 
-    def set_if_empty(self, session_id: str, title: str) -> bool:
+    def set_if_empty(self, session_id: str, title: str, *, numbered: bool) -> bool:
         """See `SessionDB.set_auto_title_if_empty`."""
         wanted = rules.sanitize_title(title)
         if wanted is None:
             return False
 
         def work(tx: WriteTransaction) -> bool:
+            untitled = f"id = ? AND title IS NULL AND {VISIBLE}"
+            if tx.one(f"SELECT 1 FROM sessions WHERE {untitled}", (session_id,)) is None:
+                return False
+            if not numbered:
+                _free_title(tx, session_id, wanted)
             return bool(
                 tx.run(
                     f"UPDATE sessions SET title = ?, change_count = change_count + 1 "
-                    f"WHERE id = ? AND title IS NULL AND {VISIBLE}",
+                    f"WHERE {untitled}",
                     (free_variant(tx, wanted), session_id),
                 )
             )

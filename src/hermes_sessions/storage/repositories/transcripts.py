@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.alternation import alternating
 from hermes_sessions.model.message import drop_repeated_questions, text_of, without_recalled_memory
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import decode_content, decode_value, from_json
@@ -154,8 +155,7 @@ _COLUMNS: Final = (
 _IN_FORCE: Final = "active = 1 AND compacted = 0"
 #: Items that are nothing but a payload say nothing to a model provider.
 _REPLAYED: Final = (
-    f"{_IN_FORCE} AND (payload IS NULL OR content IS NOT NULL OR tool_calls IS NOT NULL "
-    f"OR tool_call_id IS NOT NULL)"
+    "(payload IS NULL OR content IS NOT NULL OR tool_calls IS NOT NULL OR tool_call_id IS NOT NULL)"
 )
 _NO_LIMIT: Final = 2**62
 
@@ -166,28 +166,30 @@ class TranscriptReplay:
     def __init__(self, store: StoreContext) -> None:
         self._store = store
 
-    def load(self, session_id: str, *, include_ancestors: bool) -> list[ConversationMessage]:
+    def load(
+        self,
+        session_id: str,
+        *,
+        include_ancestors: bool,
+        include_inactive: bool,
+        repair_alternation: bool,
+    ) -> list[ConversationMessage]:
         """See `SessionDB.get_messages_as_conversation`."""
         with self._store.provider.read() as tx:
-            if include_ancestors:
-                family = ancestors_of(tx, session_id)
-                if not family:
-                    return []
-                # In insertion order over all sessions: a parent may get messages after its child.
-                rows = tx.all(
-                    f"SELECT {_COLUMNS} FROM messages WHERE session_id IN "
-                    f"({placeholders(len(family))}) AND {_REPLAYED} ORDER BY id",
-                    family,
-                )
-                return drop_repeated_questions(_provider_messages(rows))
-            if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is None:
-                return []
-            rows = tx.all(
-                f"SELECT {_COLUMNS} FROM messages WHERE session_id = ? AND {_REPLAYED} "
-                f"ORDER BY ordinal",
-                (session_id,),
-            )
-        return _provider_messages(rows)
+            select = f"SELECT {_COLUMNS} FROM messages"
+            rows = _rows(tx, select, session_id, include_ancestors, include_inactive)
+        messages = _provider_messages(rows)
+        if include_ancestors:
+            messages = drop_repeated_questions(messages)
+        return alternating(messages) if repair_alternation else messages
+
+    def records(
+        self, session_id: str, *, include_ancestors: bool, include_inactive: bool
+    ) -> list[MessageRecord]:
+        """Return the messages of a replay with all their columns."""
+        with self._store.provider.read() as tx:
+            rows = _rows(tx, SELECT_MESSAGE, session_id, include_ancestors, include_inactive)
+        return list(map(message_record, rows))
 
     def payloads(
         self,
@@ -216,6 +218,30 @@ class TranscriptReplay:
                 ),
             )
         return [decode_value(row[0]) for row in reversed(rows)]
+
+
+def _rows(
+    tx: ReadTransaction,
+    select: str,
+    session_id: str,
+    include_ancestors: bool,
+    include_inactive: bool,
+) -> list[Row]:
+    """Return the rows of a replay, in order."""
+    replayed = _REPLAYED if include_inactive else f"{_IN_FORCE} AND {_REPLAYED}"
+    if include_ancestors:
+        family = ancestors_of(tx, session_id)
+        if not family:
+            return []
+        # In insertion order over all sessions: a parent may get messages after its child.
+        return tx.all(
+            f"{select} WHERE session_id IN ({placeholders(len(family))}) AND {replayed} "
+            f"ORDER BY id",
+            family,
+        )
+    if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is None:
+        return []
+    return tx.all(f"{select} WHERE session_id = ? AND {replayed} ORDER BY ordinal", (session_id,))
 
 
 def _provider_messages(rows: Iterable[Row]) -> list[ConversationMessage]:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.prune_filters import (
+    PruneFilters,
+    ThreadMember,
+    checked_filters,
+    thread_matches,
+    threads_of,
+)
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold
 from hermes_sessions.storage.repositories.leases import release_expired_leases, require_free
@@ -22,6 +30,10 @@ from hermes_sessions.storage.store_context import StoreContext
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import TrashedSession
 
+DAY: Final = 86400.0
+#: Later than every time: an age of 0 days means all sessions, even if a clock that was set back
+#: makes some appear to be in the future.
+_ANY_TIME: Final = 1e18
 #: `trashed_at` of a session whose permanent deletion has begun; see ``deletion.py``.
 DELETION_PENDING = 0
 
@@ -35,6 +47,32 @@ class Trash:
     def set_archived(self, session_id: str, *, archived: bool) -> bool:
         """See `SessionDB.set_session_archived`."""
         return self._mark("archived_at", session_id, wanted=archived)
+
+    def archive_matching(
+        self, older_than_days: float | None, source: str | None, filters: Mapping[str, Any]
+    ) -> int:
+        """See `SessionDB.archive_sessions`."""
+        wanted = checked_filters({"archived": False} | dict(filters))
+        cutoff = age_cutoff(self._store, older_than_days or 0, wanted)
+        with settled_read(self._store) as tx:
+            rows = tx.all(f"SELECT {names(ThreadMember._fields)} FROM sessions WHERE {VISIBLE}")
+        chosen = [
+            thread
+            for thread in threads_of(map(ThreadMember._make, rows))
+            if all(m.ended_at is not None and m.last_active <= cutoff for m in thread)
+            and source in (None, "", thread[0].source)
+            and thread_matches(thread, wanted)
+        ]
+        now = self._store.clock()
+        archived = [(now, *_chain(thread)) for thread in chosen]
+        self._store.provider.write(
+            lambda tx: tx.run_many(
+                f"UPDATE sessions SET archived_at = ? WHERE conversation_id = ? AND chain_id = ? "
+                f"AND archived_at IS NULL AND ended_at IS NOT NULL AND {VISIBLE}",
+                archived,
+            )
+        )
+        return sum(map(len, chosen))
 
     def set_pinned(self, session_id: str, *, pinned: bool) -> bool:
         """See `SessionDB.set_session_pinned`."""
@@ -114,6 +152,25 @@ class Trash:
             record["preview"] = record["preview"] or ""
             records.append(record)
         return cast("list[TrashedSession]", records)
+
+
+def _chain(thread: Sequence[ThreadMember]) -> tuple[str, str]:
+    return thread[0].conversation_id, thread[0].chain_id
+
+
+def age_cutoff(store: StoreContext, older_than_days: float | None, wanted: PruneFilters) -> float:
+    """Return the time by which a session must have been active for the last time.
+
+    Raises:
+        InvalidInput: the age is no number of days, or there is neither an age nor a filter.
+    """
+    if (older_than_days is None and wanted) or "started_before" in wanted:
+        return _ANY_TIME
+    if isinstance(older_than_days, bool) or not isinstance(older_than_days, (int, float)):
+        raise InvalidInput("An age must be a number of days.")
+    if not older_than_days >= 0:
+        raise InvalidInput(f"An age must be 0 days or more, not {older_than_days}.")
+    return _ANY_TIME if older_than_days == 0 else store.clock() - older_than_days * DAY
 
 
 def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:

@@ -24,9 +24,14 @@ USAGE_COLUMNS: Final = names_of(USAGE, "given")
 class Usage:
     """Counters of ``sessions`` and the rows of ``session_model_usage``."""
 
-    def __init__(self, store: StoreContext) -> None:
+    def __init__(self, store: StoreContext, *, first_call_decides: bool = False) -> None:
+        """With *first_call_decides*, the first report of usage that has a model and a provider
+        replaces the route that the session was created with, and reports without usage are not
+        accounted to a model.
+        """
         self._store = store
         self._sessions = Sessions(store)
+        self._first_call_decides = first_call_decides
 
     def update(
         self,
@@ -41,6 +46,7 @@ class Usage:
     ) -> None:
         """See `SessionDB.update_token_counts`."""
         _check_tokens(tokens)
+        has_usage = any((*tokens.values(), estimated_cost_usd, actual_cost_usd))
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> None:
@@ -66,16 +72,34 @@ class Usage:
             for name, value in labels.items():
                 changes.append(f"{name} = COALESCE(?, {name})")
                 params.append(value)
-            for name in ROUTE_COLUMNS:
-                changes.append(f"{name} = COALESCE({name}, ?)")
-                params.append(route[name])
+            calls, *values = tx.one(
+                f"SELECT api_call_count, {', '.join(ROUTE_COLUMNS)} FROM sessions WHERE id = ?",
+                (session_id,),
+            ) or (0, *[None] * len(ROUTE_COLUMNS))
+            stored = dict(zip(ROUTE_COLUMNS, values, strict=True))
+            merged = {name: _first(stored[name], route[name]) for name in ROUTE_COLUMNS}
+            if self._first_call_decides and not has_usage:
+                merged = stored | {"model": merged["model"]}
+            elif (
+                self._first_call_decides
+                and not calls
+                and route["model"]
+                and route["billing_provider"]
+            ):
+                merged = route
+            for name, value in merged.items():
+                changes.append(f"{name} = ?")
+                params.append(value)
             tx.run(f"UPDATE sessions SET {', '.join(changes)} WHERE id = ?", (*params, session_id))
-            if not absolute:
-                model = route["model"] or self._model_of(tx, session_id)
+            if not absolute and (has_usage or not self._first_call_decides):
+                used = route | {"model": route["model"] or merged["model"]}
+                if self._first_call_decides:
+                    used = {name: route[name] or merged[name] for name in ROUTE_COLUMNS}
+                    used["model"] = used["model"] or "unknown"
                 self._add(
                     tx,
                     session_id,
-                    route | {"model": model},
+                    used,
                     "",
                     tokens,
                     (estimated_cost_usd, actual_cost_usd),
@@ -122,11 +146,6 @@ class Usage:
             )
         return [cast("ModelUsage", dict(zip(USAGE_COLUMNS, row, strict=True))) for row in rows]
 
-    @staticmethod
-    def _model_of(tx: WriteTransaction, session_id: str) -> str | None:
-        row = tx.one("SELECT model FROM sessions WHERE id = ?", (session_id,))
-        return row[0] if row else None
-
     def _add(
         self,
         tx: WriteTransaction,
@@ -160,6 +179,10 @@ class Usage:
                 key,
             ),
         )
+
+
+def _first(stored: str | None, given: str | None) -> str | None:
+    return given if stored is None else stored
 
 
 def _added_cost(column: str, cost: float | None) -> str:

@@ -36,6 +36,7 @@ import pytest
 #: One module per subject.
 SUBJECTS: Final = (
     "blobs",
+    "compaction",
     "concurrency",
     "conversation",
     "deletion",
@@ -51,9 +52,11 @@ SUBJECTS: Final = (
     "leases",
     "lifecycle",
     "lineage",
+    "list_filters",
     "maintenance",
     "messages",
     "payloads",
+    "prune_filters",
     "raw_sql",
     "retention",
     "revisions",
@@ -78,6 +81,7 @@ SUBJECTS: Final = (
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers")))
 
 from hermes_sessions_testing.conformance.blobs import TestBlobs
+from hermes_sessions_testing.conformance.compaction import TestCompaction, TestCompressionState
 from hermes_sessions_testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
 from hermes_sessions_testing.conformance.conversation import TestConversation
 from hermes_sessions_testing.conformance.deletion import TestDeletion, TestErasure
@@ -106,6 +110,7 @@ from hermes_sessions_testing.conformance.leases import (
 )
 from hermes_sessions_testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions_testing.conformance.lineage import TestContinuation, TestLineage
+from hermes_sessions_testing.conformance.list_filters import TestListFilters
 from hermes_sessions_testing.conformance.maintenance import TestMaintenance, TestMeta, TestSizes
 from hermes_sessions_testing.conformance.messages import (
     TestAnchors,
@@ -113,6 +118,11 @@ from hermes_sessions_testing.conformance.messages import (
     TestMessages,
 )
 from hermes_sessions_testing.conformance.payloads import TestPayloadReader, TestPayloads
+from hermes_sessions_testing.conformance.prune_filters import (
+    TestArchiving,
+    TestEmptySessions,
+    TestPruneFilters,
+)
 from hermes_sessions_testing.conformance.raw_sql import TestRawSQL
 from hermes_sessions_testing.conformance.retention import TestPruning, TestRetention
 from hermes_sessions_testing.conformance.revisions import TestRevisions
@@ -143,13 +153,17 @@ from hermes_sessions_testing.conformance.workspaces import TestWorkspaces
 __all__ = [
     "TestAnchors",
     "TestArchive",
+    "TestArchiving",
     "TestAtomicity",
     "TestBlobs",
     "TestClosing",
+    "TestCompaction",
     "TestCompressionLocks",
+    "TestCompressionState",
     "TestContinuation",
     "TestConversation",
     "TestDeletion",
+    "TestEmptySessions",
     "TestErasure",
     "TestExport",
     "TestFences",
@@ -171,6 +185,7 @@ __all__ = [
     "TestLeasesAtOnce",
     "TestLifecycle",
     "TestLineage",
+    "TestListFilters",
     "TestListing",
     "TestMaintenance",
     "TestMessageLimits",
@@ -181,6 +196,7 @@ __all__ = [
     "TestPins",
     "TestPop",
     "TestPort",
+    "TestPruneFilters",
     "TestPruning",
     "TestRawSQL",
     "TestReadOnly",

@@ -146,3 +146,45 @@ class TestConversation:
         """Behaviour 43: an unknown id has no transcript."""
         assert db.get_messages_as_conversation("missing") == []
         assert db.get_messages_as_conversation("missing", include_ancestors=True) == []
+
+    def test_roles_that_alternate(self, db: SessionDB) -> None:
+        """Neighbours of one role are joined, results without a call dropped; rows stay."""
+        db.create_session("s", "cli")
+        stored: list[dict[str, Any]] = [
+            {"role": "user", "content": "q1"},
+            {"role": "assistant", "content": "a", "tool_calls": [{"id": "c1"}]},
+            {"role": "assistant", "content": "b", "tool_calls": [{"call_id": "c2"}]},
+            {"role": "tool", "content": "r1", "tool_call_id": "c1"},
+            {"role": "tool", "content": "r2", "tool_call_id": "c2"},
+            {"role": "tool", "content": "stray", "tool_call_id": "c9"},
+            {"role": "assistant", "content": "maybe", "finish_reason": "verification_required"},
+            {"role": "assistant", "content": "surely"},
+            {"role": "user", "content": "q2"},
+            {"role": "user", "content": "q3"},
+        ]
+        db.append_messages("s", stored)
+        repaired = db.get_messages_as_conversation("s", repair_alternation=True)
+        assert [(m["role"], m["content"]) for m in repaired] == [
+            ("user", "q1"),
+            ("assistant", "a\nb"),
+            ("tool", "r1"),
+            ("tool", "r2"),
+            ("assistant", "surely"),
+            ("user", "q2\n\nq3"),
+        ]
+        assert repaired[1]["tool_calls"] == [{"id": "c1"}, {"call_id": "c2"}]
+        assert len(db.get_messages_as_conversation("s")) == len(stored)
+
+    def test_neighbours_that_stay_apart(self, db: SessionDB) -> None:
+        """Answers with items of their own, unfinished ones, and structured content."""
+        for session_id, first in (
+            ("codex", {"codex_message_items": [{"id": 1}]}),
+            ("incomplete", {"finish_reason": "incomplete"}),
+            ("structured", {"content": [{"type": "text", "text": "x"}]}),
+        ):
+            db.create_session(session_id, "cli")
+            answer = {"role": "assistant", "content": "one"}
+            db.append_messages(
+                session_id, [answer | first, {"role": "assistant", "content": "two"}]
+            )
+            assert len(db.get_messages_as_conversation(session_id, repair_alternation=True)) == 2

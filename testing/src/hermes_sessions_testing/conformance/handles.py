@@ -58,6 +58,11 @@ READS: dict[str, Callable[[SessionDB], Any]] = {
     "export_all": lambda db: db.export_all(),
     "iter_export": lambda db: list(db.iter_export()),
     "get_meta": lambda db: db.get_meta("k"),
+    "has_platform_message_id": lambda db: db.has_platform_message_id("s", "p"),
+    "has_archived_messages": lambda db: db.has_archived_messages("s"),
+    "get_compression_failure_cooldown": lambda db: db.get_compression_failure_cooldown("s"),
+    "get_compression_fallback_streak": lambda db: db.get_compression_fallback_streak("s"),
+    "count_empty_sessions": lambda db: db.count_empty_sessions(),
     "get_compression_lock_holder": lambda db: db.get_compression_lock_holder("s"),
 }
 
@@ -95,6 +100,19 @@ WRITES: dict[str, Callable[[SessionDB], Any]] = {
     "try_acquire_compression_lock": lambda db: db.try_acquire_compression_lock("s", "a"),
     "refresh_compression_lock": lambda db: db.refresh_compression_lock("s", "a"),
     "release_compression_lock": lambda db: db.release_compression_lock("s", "a"),
+    "update_session_meta": lambda db: db.update_session_meta("s", "{}"),
+    "update_session_billing_route": lambda db: db.update_session_billing_route(
+        "s", provider="p", base_url=None
+    ),
+    "archive_and_compact": lambda db: db.archive_and_compact("s", [MESSAGE]),
+    "set_latest_user_api_content": lambda db: db.set_latest_user_api_content("s", "hi", "x"),
+    "archive_sessions": lambda db: db.archive_sessions(),
+    "delete_session_if_empty": lambda db: db.delete_session_if_empty("s"),
+    "record_compression_failure_cooldown": lambda db: db.record_compression_failure_cooldown(
+        "s", 2e9
+    ),
+    "clear_compression_failure_cooldown": lambda db: db.clear_compression_failure_cooldown("s"),
+    "set_compression_fallback_streak": lambda db: db.set_compression_fallback_streak("s", 1),
     "vacuum": lambda db: db.vacuum(),
 }
 

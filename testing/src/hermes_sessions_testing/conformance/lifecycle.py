@@ -251,3 +251,61 @@ class TestLifecycle:
             assert db.promote_to_session_reset(reason) is False
             assert session(db, reason)["end_reason"] == reason
         assert db.promote_to_session_reset("missing") is False
+
+    def test_a_reason_also_ends_an_open_session(self, db: SessionDB, clock: FrozenClock) -> None:
+        """With a reason, an open session ends with it; an intended end stays."""
+        db.create_session("s", "telegram")
+        now = clock.advance(5)
+        assert db.promote_to_session_reset("s", "idle") is True
+        stored = session(db, "s")
+        assert (stored["end_reason"], stored["ended_at"]) == ("idle", now)
+        assert db.promote_to_session_reset("s", "daily") is False
+        assert session(db, "s")["end_reason"] == "idle"
+
+    def test_where_it_came_from(self, db: SessionDB) -> None:
+        """Chat, directory and profile are stored, and filled in later, but not replaced."""
+        origin: dict[str, Any] = {
+            "session_key": "agent:main:t:dm:1",
+            "chat_id": "1",
+            "chat_type": "dm",
+        }
+        later: dict[str, Any] = {"thread_id": "7", "cwd": "/w/p", "profile_name": "work"}
+        db.create_session("s", "telegram", **origin)
+        db.create_session("s", "cli", chat_id="2", **later)
+        stored = session(db, "s")
+        assert {name: stored[name] for name in origin | later} == origin | later
+        assert stored["source"] == "telegram"
+
+    def test_an_origin_that_cannot_be_stored(self, db: SessionDB) -> None:
+        """Ids that are numbers become text; anything else is refused."""
+        db.create_session("s", "telegram", chat_id=42)  # type: ignore[arg-type]
+        assert session(db, "s")["chat_id"] == "42"
+        wrong: list[dict[str, Any]] = [{"chat_id": ["x"]}, {"session_key": "k" * 192}]
+        for origin in wrong:
+            with pytest.raises(InvalidInput):
+                db.create_session("t", "cli", **origin)
+
+    def test_a_configuration_is_replaced_as_text(self, db: SessionDB) -> None:
+        """`update_session_meta` stores the text as it is, and the model if there is one."""
+        db.create_session("s", "cli", model="m", model_config={"a": 1})
+        db.update_session_meta("s", "no JSON")
+        stored = session(db, "s")
+        assert (stored["model_config"], stored["model"]) == ("no JSON", "m")
+        assert len(db.list_sessions_rich()) == 1, "lists do not read it"
+        db.update_session_meta("s", None, "n")
+        stored = session(db, "s")
+        assert (stored["model_config"], stored["model"]) == (None, "n")
+        with pytest.raises(InvalidInput):
+            db.update_session_meta("s", {"a": 1})  # type: ignore[arg-type]
+
+    def test_a_billing_route_is_replaced(self, db: SessionDB) -> None:
+        """The prompt goes with it, because it names the former model."""
+        db.create_session("s", "cli", model="m", system_prompt="I am m.")
+        db.update_token_counts("s", 1, billing_provider="p", billing_base_url="u", billing_mode="x")
+        db.update_session_billing_route("s", provider="q", base_url=None)
+        stored = session(db, "s")
+        route = [stored[f"billing_{part}"] for part in ("provider", "base_url", "mode")]
+        assert route == ["q", None, "x"]
+        assert (stored["model"], stored["system_prompt"]) == ("m", None)
+        db.update_session_billing_route("s", provider=None, base_url="v", billing_mode="y")
+        assert session(db, "s")["billing_mode"] == "y"

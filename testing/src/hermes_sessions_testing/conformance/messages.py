@@ -349,6 +349,30 @@ class TestMessages:
             assert "sqlite3.IntegrityError" in bases_of(raised.value)
         assert db.message_count("s") == 0
 
+    def test_facts_of_messengers_and_tools(self, db: SessionDB) -> None:
+        """They read back with the message, and the messenger's id finds it."""
+        db.create_session("s", "telegram")
+        facts: dict[str, Any] = {
+            "observed": True,
+            "effect_disposition": "none",
+            "api_content": "as sent",
+        }
+        db.append_message("s", "user", "hi", platform_message_id="77", **facts)
+        db.append_messages("s", [{"role": "user", "content": "x", "platform_message_id": 78}])
+        first, second = db.get_messages("s")
+        assert {name: dict[str, Any](first)[name] for name in facts} == facts | {"observed": 1}
+        assert (first["platform_message_id"], second["platform_message_id"]) == ("77", "78")
+        assert (second["observed"], second["api_content"]) == (0, None)
+        assert db.has_platform_message_id("s", "77")
+        assert db.has_platform_message_id("s", 77)  # type: ignore[arg-type]
+        assert not db.has_platform_message_id("s", "7")
+        assert not db.has_platform_message_id("missing", "77")
+        assert not db.has_platform_message_id("s", None)  # type: ignore[arg-type]
+        db.rewind_to_message("s", first["id"])
+        assert db.has_platform_message_id("s", "77"), "also of hidden messages"
+        with pytest.raises(InvalidInput):
+            db.append_message("s", "user", "x", platform_message_id="p" * 192)
+
 
 class TestMessageLimits:
     """One message has a size limit, the same on every database."""

@@ -28,6 +28,8 @@ CHANGES: dict[str, Change] = {
     "soft clear": lambda db, _, **seen: db.clear_messages("s", soft=True, **seen),
     "pop": lambda db, _, **seen: db.pop_message("s", **seen),
     "replace the end": lambda db, _, **seen: db.replace_suffix("s", keep=0, messages=[NEW], **seen),
+    "compact": lambda db, _, **seen: db.archive_and_compact("s", [NEW], **seen),
+    "compact to nothing": lambda db, _, **seen: db.archive_and_compact("s", [], **seen),
     "rewind": lambda db, first, **seen: db.rewind_to_message("s", first, **seen),
     "metadata": lambda db, _, **seen: db.set_metadata("s", {"a": 1}, **seen),
     "a part of the metadata": lambda db, _, **seen: db.update_metadata("s", {"a": 1}, **seen),

@@ -26,7 +26,9 @@ def thrown_away(db: SessionDB) -> list[int]:
     """Put a session ``s`` with two messages, a title and usage into the trash; return the ids."""
     db.create_session("s", "cli", user_id="u")
     added = exchange(db, "s", "question", "answer")
-    db.append_message("s", "user", "marked", external_id="e-1")
+    db.append_message("s", "user", "marked", external_id="e-1", platform_message_id="p-1")
+    db.record_compression_failure_cooldown("s", 4e9)
+    db.set_compression_fallback_streak("s", 2)
     db.set_session_title("s", "Plan")
     db.update_token_counts("s", input_tokens=5, model="m")
     assert db.trash_sessions(["s"]) == ["s"]
@@ -71,6 +73,13 @@ READS: list[tuple[str, Callable[[SessionDB, int], Any], Any]] = [
     ("list_conversation", lambda db, _: db.list_conversation("s"), []),
     ("resolve_resume_session_id", lambda db, _: db.resolve_resume_session_id("s"), "s"),
     ("list_prune_candidates", lambda db, _: db.list_prune_candidates(0), []),
+    ("message_count of all kinds", lambda db, _: db.message_count(include_inactive=True), 0),
+    ("session_count of rows", lambda db, _: db.session_count(exclude_children=True), 0),
+    ("has_platform_message_id", lambda db, _: db.has_platform_message_id("s", "p-1"), False),
+    ("has_archived_messages", lambda db, _: db.has_archived_messages("s"), False),
+    ("cooldown", lambda db, _: db.get_compression_failure_cooldown("s"), None),
+    ("streak", lambda db, _: db.get_compression_fallback_streak("s"), 0),
+    ("count_empty_sessions", lambda db, _: db.count_empty_sessions(), 0),
 ]
 
 #: Every way to change session ``s`` that does nothing when there is no such session.
@@ -90,6 +99,18 @@ CHANGES: list[tuple[str, Callable[[SessionDB], Any], Any]] = [
     ("prune_sessions", lambda db: db.prune_sessions(0), 0),
     ("trash_sessions", lambda db: db.trash_sessions(["s"]), []),
     ("promote_to_session_reset", lambda db: db.promote_to_session_reset("s"), False),
+    ("promote with a reason", lambda db: db.promote_to_session_reset("s", "idle"), False),
+    ("update_session_meta", lambda db: db.update_session_meta("s", "{}", "other"), None),
+    (
+        "update_session_billing_route",
+        lambda db: db.update_session_billing_route("s", provider="p", base_url=None),
+        None,
+    ),
+    ("archive_and_compact", lambda db: db.archive_and_compact("s", []), 0),
+    ("api content", lambda db: db.set_latest_user_api_content("s", "marked", "x"), 0),
+    ("archive_sessions", lambda db: db.archive_sessions(), 0),
+    ("delete_session_if_empty", lambda db: db.delete_session_if_empty("s"), False),
+    ("delete_empty_sessions", lambda db: db.delete_empty_sessions(), 0),
 ]
 
 
