@@ -206,8 +206,8 @@ def chat_spool_directory(home: Path, settings: SessionDBSettings) -> Path:
         # One file can be reached by several names.
         facts: tuple[object, ...] = (os.path.realpath(settings.store_file),)
     elif (server := settings.server) is not None:
-        place = _without_password(server.dsn)
-        facts = (place, server.host, server.port, server.database, getattr(server, "schema", ""))
+        address = _without_password(server.dsn)
+        facts = (address, server.host, server.port, server.database, getattr(server, "schema", ""))
     else:
         facts = (_without_password(settings.dsn),)
     named = json.dumps([settings.provider, *facts])

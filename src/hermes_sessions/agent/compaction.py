@@ -170,14 +170,14 @@ def _messages_to_copy(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     start, last = len(history), len(history) - 1
     half = sum(len(_text(message)) for message in history) // 2
     characters = 0
-    for place in range(last, max(0, last - _COPIED_MESSAGES), -1):
-        characters += len(_text(history[place]))
-        is_user = history[place].get("role") == "user"
-        is_waiting = is_user and place == last
+    for position in range(last, max(0, last - _COPIED_MESSAGES), -1):
+        characters += len(_text(history[position]))
+        is_user = history[position].get("role") == "user"
+        is_waiting = is_user and position == last
         if characters > (_COPIED_CHARACTERS if is_waiting else min(_COPIED_CHARACTERS, half)):
             break
         if is_user:
-            start = place
+            start = position
     return list(history[start:])
 
 

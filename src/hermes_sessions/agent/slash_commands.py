@@ -298,8 +298,8 @@ def table() -> str:
         names = " ".join(f"`/{alias}`" for alias in command.aliases)
         usage = command.usage.replace("|", "\\|")  # also in code, it would end the cell
         shown = f"`{usage}`" + (f" ({names})" if names else "")
-        places = ("yes" if place in command.surfaces else "–" for place in BOTH)
-        cells = (shown, command.summary, *places, _when_busy(command), command.changes)
+        marks = ("yes" if surface in command.surfaces else "–" for surface in BOTH)
+        cells = (shown, command.summary, *marks, _when_busy(command), command.changes)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -89,10 +89,10 @@ def _scripts() -> Path:
 
 def _path_line() -> str:
     """Return a line that Python runs at its start. It does nothing once this product is removed."""
-    place = Path(__file__).parents[2]
+    root = Path(__file__).parents[2]
     # An editable installation has the module beside the package.
-    is_editable = place.resolve() != _packages().resolve()
-    directory = str(place if is_editable else place / "hermes_sessions_drop_in")
+    is_editable = root.resolve() != _packages().resolve()
+    directory = str(root if is_editable else root / "hermes_sessions_drop_in")
     module = os.path.join(directory, "hermes_state.py")  # noqa: PTH118 - text of a program
     return f"import os, sys; os.path.isfile({module!r}) and sys.path.insert(0, {directory!r})\n"
 

@@ -93,8 +93,8 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
         raise
     except OSError as error:
         # The operating system describes a full disk or an unreadable file best.
-        place = "standard output" if _output_is_lost() else error.filename
-        _report(console, f"{f'{place}: ' if place else ''}{error.strerror or error}.")
+        name = "standard output" if _output_is_lost() else error.filename
+        _report(console, f"{f'{name}: ' if name else ''}{error.strerror or error}.")
         return REFUSED
     return DONE
 

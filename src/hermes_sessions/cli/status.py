@@ -111,9 +111,9 @@ def _backups(examined: ExaminedStore) -> dict[str, Any] | None:
     return {"count": kept.number, "newest": kept.newest}
 
 
-def _waiting(place: Path) -> int | None:
+def _waiting(directory: Path) -> int | None:
     try:
-        return spool_status(place).entries
+        return spool_status(directory).entries
     except OSError:
         return None  # The doctor says why.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_store_at(
-    place: str | None, *, read_only: bool, upgrade_later: bool = False
+    location: str | None, *, read_only: bool, upgrade_later: bool = False
 ) -> Iterator[SessionDBProvider]:
     """Open the store at a path or URL, or the configured one; close it after the block. With
     *upgrade_later*, a file of a later Hermes is turned into a store.
@@ -35,10 +35,10 @@ def open_store_at(
         InvalidInput, ConfigError, StoreError: one line that says what to do.
     """
     options = OpenOptions(read_only=read_only, upgrade_later=upgrade_later)
-    if place is not None and "://" in place:
-        provider = open_url(place, options)
+    if location is not None and "://" in location:
+        provider = open_url(location, options)
     else:
-        provider = open_provider(place, options).provider
+        provider = open_provider(location, options).provider
     try:
         yield provider
     finally:
@@ -150,9 +150,9 @@ def is_file_of_store(path: str) -> bool:
 
     Looks at names and links only: a live database file must not be opened by anything else.
     """
-    store, place = configured_file(), Path(os.path.realpath(path))
+    store, real = configured_file(), Path(os.path.realpath(path))
     beside = {os.path.realpath(store) + ending for ending in ("", *_BESIDE_STORE)}
-    return str(place) in beside or (place.exists() and store.exists() and place.samefile(store))
+    return str(real) in beside or (real.exists() and store.exists() and real.samefile(store))
 
 
 def transcripts_directory() -> Path:

@@ -97,12 +97,12 @@ def with_variables(text: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         if "\n" in value or "\r" in value or "\0" in value:
             raise ConfigError(f"{name} must be a single line.")
-        places = [at for at, line in enumerate(lines) if _assigns(line, name)]
-        for at in reversed(places[1:]):
+        lines_of_name = [at for at, line in enumerate(lines) if _assigns(line, name)]
+        for at in reversed(lines_of_name[1:]):
             del lines[at]
         written = f"{name}={_written(value)}"
-        if places:
-            lines[places[0]] = written
+        if lines_of_name:
+            lines[lines_of_name[0]] = written
         else:
             lines.append(written)
     return "".join(f"{line}\n" for line in lines)

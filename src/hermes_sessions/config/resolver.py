@@ -130,10 +130,10 @@ def resolve(path: Path, context: ParseContext) -> Settings:
     for section, entries in findings.free.items():
         values[f"{section}.extra"] = _extra(section, entries, context, problems)
     if problems:
-        listed = "".join(f"\n  {_place(line)}: {problem}" for line, problem in sorted(problems))
+        listed = "".join(f"\n  {_at_line(line)}: {problem}" for line, problem in sorted(problems))
         raise ConfigError(f"The configuration cannot be used. Correct {path}:{listed}")
     warnings = sorted(findings.warnings + resolved.warnings)
-    lines = tuple(f"{_file_place(path, line)}: {text}" for line, text in warnings)
+    lines = tuple(f"{_file_and_line(path, line)}: {text}" for line, text in warnings)
     return _build(values, context.home, lines)
 
 
@@ -193,11 +193,11 @@ def resolve_values(
     return resolved
 
 
-def _file_place(path: Path, line: int) -> str:
+def _file_and_line(path: Path, line: int) -> str:
     return f"{path}, line {line}" if line else "environment"
 
 
-def _place(line: int) -> str:
+def _at_line(line: int) -> str:
     return f"line {line}" if line else "environment"
 
 

@@ -168,14 +168,14 @@ def _decode(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, column = _place(content[: error.start].decode("utf-8-sig"))
+        line, column = _line_and_column(content[: error.start].decode("utf-8-sig"))
         raise ConfigError(
             f"{path}, line {line}, column {column}: byte 0x{content[error.start]:02x} is not "
             f"UTF-8. Save the file with the encoding UTF-8."
         ) from None
 
 
-def _place(before: str) -> tuple[int, int]:
+def _line_and_column(before: str) -> tuple[int, int]:
     """Return line and column, counted from 1, of what follows ``before``."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
@@ -193,7 +193,7 @@ def _parse(path: Path, text: str) -> Node | None:
         raise ConfigError(_syntax_message(path, text, line, column, error.problem or "")) from None
     except yaml.reader.ReaderError as error:
         # Its position is counted in bytes by one parser and in characters by the other.
-        line, column = _place(text.partition(chr(error.character))[0])
+        line, column = _line_and_column(text.partition(chr(error.character))[0])
         raise ConfigError(
             f"{path}, line {line}, column {column}: the control character "
             f"0x{error.character:02x} is not allowed in YAML. Remove it."

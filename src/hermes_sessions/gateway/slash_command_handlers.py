@@ -45,8 +45,6 @@ _FOUND: Final = 5
 _SHOWN: Final = 60
 #: No count and no position in a list has more digits.
 _DIGITS: Final = 9
-#: Commands take much less than this.
-_LEASE_SECONDS: Final = 60.0
 #: How long to wait for a lease, in seconds. A worker of this gateway that has answered releases its
 #: lease for certain, if later on a busy machine; for other holders a short wait has to do.
 _LEASE_WAIT: Final = 2.0
@@ -211,7 +209,7 @@ class _CommandContext:
         began = time.monotonic()
         while True:
             try:
-                return self._db.take_lease(session_id, self._commands.holder(), ttl=_LEASE_SECONDS)
+                return self._db.take_lease(session_id, self._commands.holder())
             except ConversationHeld:
                 wait = _OWN_LEASE_WAIT if self._is_released_soon(session_id) else _LEASE_WAIT
                 if time.monotonic() - began > wait or self.is_busy:

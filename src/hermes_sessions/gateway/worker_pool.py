@@ -30,11 +30,11 @@ from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.leases import Holder, Lease
 from hermes_sessions.storage.repositories.mailbox import Mailbox, MailboxItem
 from hermes_sessions.storage.repositories.turns import Turns
+from hermes_sessions.storage.store_context import LEASE_SECONDS
 
 logger = Logger(__name__)
 
-#: The lifetime of a lease without a heartbeat, and the delay until a held lane is checked again.
-LEASE_SECONDS: Final = 60.0
+#: Delay until a held lane is checked again.
 LOOK_AGAIN: Final = 2.0
 #: Pauses after failures double up to this.
 LONGEST_PAUSE: Final = 60.0

@@ -22,11 +22,10 @@ from hermes_sessions.errors import HermesSessionsError, StaleFence, StoreError
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.leases import Holder, Lease
 from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.store_context import LEASE_SECONDS
 
 logger = Logger(__name__)
 
-#: Seconds that a lease lasts after its last renewal.
-TTL: Final = 60.0
 #: Renewals within that time, so that one may fail.
 _BEATS: Final = 3
 #: Waits at most this many seconds for an event; returns whether it was set.
@@ -47,7 +46,7 @@ class ConversationLease:
         session_id: str,
         holder: Holder | str,
         *,
-        ttl: float = TTL,
+        ttl: float = LEASE_SECONDS,
         on_lost: Callable[[], None] = lambda: None,
         wait: Wait = threading.Event.wait,
     ) -> None:

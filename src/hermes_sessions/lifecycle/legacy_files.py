@@ -160,10 +160,10 @@ class LegacyFiles:
         It includes the database: after a migration to another one, the lanes are imported from the
         file that the first one wrote.
         """
-        return _named("sessions_json_imported", [self._deps.namespace, *self._place])
+        return _named("sessions_json_imported", [self._deps.namespace, *self._import_identity])
 
     @property
-    def _place(self) -> list[str]:
+    def _import_identity(self) -> list[str]:
         return [
             platform.node(),
             os.path.realpath(self._directory),
@@ -176,7 +176,7 @@ class LegacyFiles:
         Otherwise one bot would import the lanes of another, and users of both would continue with
         one bot a conversation they had with the other.
         """
-        mark = _named("sessions_json_owner", self._place)
+        mark = _named("sessions_json_owner", self._import_identity)
         return self._meta.find(mark) or self._deps.store.provider.write(
             lambda tx: self._own(tx, mark)
         )

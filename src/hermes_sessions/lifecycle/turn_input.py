@@ -67,7 +67,7 @@ def next_input(waiting: Sequence[MailboxItem]) -> TurnInput | None:
     tried = next((item for item in waiting if item.turn_id is not None), None)
     if tried is not None:
         return _input(
-            sorted((item for item in waiting if item.turn_id == tried.turn_id), key=_place)
+            sorted((item for item in waiting if item.turn_id == tried.turn_id), key=_order)
         )
     resume = next((item for item in waiting if item.kind == "resume"), None)
     if resume is not None:
@@ -94,15 +94,15 @@ def _chat(item: MailboxItem) -> tuple[str | None, object]:
     """Return the chat whose order applies to an item; None without an order."""
     source, order = item.payload.get("source"), item.payload.get("order")
     if isinstance(order, float):
-        is_placed = math.isfinite(order)
+        has_order = math.isfinite(order)
     else:
-        is_placed = isinstance(order, int) and not isinstance(order, bool)
-    if not is_placed or not isinstance(source, dict):
+        has_order = isinstance(order, int) and not isinstance(order, bool)
+    if not has_order or not isinstance(source, dict):
         return None, item.id
     return to_json([source.get("platform"), source.get("chat_id")]), None
 
 
-def _place(item: MailboxItem) -> tuple[float, int]:
+def _order(item: MailboxItem) -> tuple[float, int]:
     """Return an item's position in its previous turn; items steered into that turn come last."""
     return item.payload.get("place", math.inf), item.id
 

@@ -168,10 +168,10 @@ def digests_of(key: LaneKey | str) -> tuple[str, ...]:
         return ()
     ids = [part for part in (first.chat_id, first.thread_id, first.participant_id) if part]
     readings = [first]
-    for places in combinations(range(3), len(ids)):
+    for positions in combinations(range(3), len(ids)):
         parts: list[str | None] = [None, None, None]
-        for place, part in zip(places, ids, strict=True):
-            parts[place] = part
+        for position, part in zip(positions, ids, strict=True):
+            parts[position] = part
         readings.append(LaneKey(first.profile, first.platform, first.chat_type, *parts))
     return tuple(dict.fromkeys(reading.digest for reading in readings))
 

@@ -15,7 +15,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.store_context import StoreContext
+from hermes_sessions.storage.store_context import LEASE_SECONDS, StoreContext
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -837,12 +837,12 @@ class AsyncSessionDB(AsyncHandle):
     # ── leases ────────────────────────────────────────────────────────────────────────────────
 
     async def take_lease(
-        self, session_id: str, holder: Holder | str, *, ttl: float = 60.0
+        self, session_id: str, holder: Holder | str, *, ttl: float = LEASE_SECONDS
     ) -> Lease:
         """See `SessionDB.take_lease`."""
         return await self._call(self._db.take_lease, session_id, holder, ttl=ttl)
 
-    async def renew_lease(self, lease: Lease, *, ttl: float = 60.0) -> Lease:
+    async def renew_lease(self, lease: Lease, *, ttl: float = LEASE_SECONDS) -> Lease:
         """See `SessionDB.renew_lease`."""
         return await self._call(self._db.renew_lease, lease, ttl=ttl)
 

@@ -22,6 +22,7 @@ from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
 from hermes_sessions.storage.store_context import (
     DEFAULT_MAX_MESSAGE_BYTES,
     DEFAULT_TRASH_DAYS,
+    LEASE_SECONDS,
     LazyRepository,
     StoreContext,
 )
@@ -1219,7 +1220,9 @@ class SessionDB:
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────
 
-    def take_lease(self, session_id: str, holder: Holder | str, *, ttl: float = 60.0) -> Lease:
+    def take_lease(
+        self, session_id: str, holder: Holder | str, *, ttl: float = LEASE_SECONDS
+    ) -> Lease:
         """Take the right to write to a session and its continuations by compaction, for *ttl*
         seconds; return it with its ``token``, which is to be passed as ``fence``.
 
@@ -1235,7 +1238,7 @@ class SessionDB:
         """
         return self._leases.take(session_id, holder, ttl)
 
-    def renew_lease(self, lease: Lease, *, ttl: float = 60.0) -> Lease:
+    def renew_lease(self, lease: Lease, *, ttl: float = LEASE_SECONDS) -> Lease:
         """Extend a lease to *ttl* seconds from now, and return it as it is then.
 
         Raises:

@@ -227,11 +227,11 @@ class SpoolStatus(NamedTuple):
     since: float | None
 
     def describe_set_aside(
-        self, place: Path, next_step: str = "Look at them, and remove the files."
+        self, directory: Path, next_step: str = "Look at them, and remove the files."
     ) -> str:
-        """Return the text that tells an operator about the entries put aside in *place*."""
+        """Return the text that tells an operator about the entries put aside in *directory*."""
         return (
-            f"{self.put_aside} in {place} cannot be read or stored, and were put aside "
+            f"{self.put_aside} in {directory} cannot be read or stored, and were put aside "
             f"(*{UNREADABLE}, *{REFUSED}). {next_step}"
         )
 
@@ -320,7 +320,7 @@ def _files_below(directory: Path) -> list[Path]:
             raise error
 
     found = os.walk(directory, onerror=fail)
-    return sorted(Path(place) / name for place, _, names in found for name in names)
+    return sorted(Path(directory) / name for directory, _, names in found for name in names)
 
 
 def _oldest_first(directory: Path) -> list[Path]:

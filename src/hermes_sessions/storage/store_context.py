@@ -36,6 +36,8 @@ class LazyRepository(Generic[T]):
 
 DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 DEFAULT_TRASH_DAYS = 30
+#: Seconds that a lease lasts after its last renewal.
+LEASE_SECONDS = 60.0
 
 
 class StoreContext(NamedTuple):

@@ -123,9 +123,9 @@ def _fold_blanks(text: str, start: int, end: int, marks: Sequence[Mark]) -> tupl
     done = start
     for mark_start, mark_end in marks:
         folded = _append_folded(folded, text[done:mark_start])
-        place = len(folded)
+        position = len(folded)
         folded = _append_folded(folded, text[mark_start:mark_end])
-        moved.append((place, len(folded)))
+        moved.append((position, len(folded)))
         done = mark_end
     return _append_folded(folded, text[done:end]), moved
 

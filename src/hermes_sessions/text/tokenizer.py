@@ -105,7 +105,7 @@ class Alignment:
         self.transformed = transform(text)
         # One entry per stretch: its start in the transformed text and its position in the original.
         # A stretch is even when each of its characters became exactly one character.
-        self._places: list[int] = []
+        self._positions: list[int] = []
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._is_even: list[bool] = []
@@ -116,21 +116,21 @@ class Alignment:
             if self._follow(text, transform, pattern):
                 break
 
-    def start(self, place: int) -> int:
-        """Return the original start of the character at *place* of the transformed text."""
+    def start(self, position: int) -> int:
+        """Return the original start of the character at *position* of the transformed text."""
         if self._is_identity:
-            return place
-        index = bisect_right(self._places, place) - 1
-        offset = place - self._places[index] if self._is_even[index] else 0
+            return position
+        index = bisect_right(self._positions, position) - 1
+        offset = position - self._positions[index] if self._is_even[index] else 0
         return self._starts[index] + offset
 
-    def end(self, place: int) -> int:
-        """Return the original end of the character before *place* of the transformed text."""
+    def end(self, position: int) -> int:
+        """Return the original end of the character before *position* of the transformed text."""
         if self._is_identity:
-            return place
-        index = bisect_right(self._places, place - 1) - 1
+            return position
+        index = bisect_right(self._positions, position - 1) - 1
         if self._is_even[index]:
-            return self._starts[index] + place - self._places[index]
+            return self._starts[index] + position - self._positions[index]
         return self._ends[index]
 
     def _follow(
@@ -140,21 +140,21 @@ class Alignment:
         pattern: re.Pattern[str],
     ) -> bool:
         """Align stretch by stretch; return whether the pieces add up to the transformed text."""
-        for entries in (self._places, self._starts, self._ends, self._is_even):
+        for entries in (self._positions, self._starts, self._ends, self._is_even):
             entries.clear()
-        place = 0
+        position = 0
         pieces: list[str] = []
         for found in pattern.finditer(text):
             piece = transform(found[0])
             if piece:
                 pieces.append(piece)
                 is_even = found.lastgroup == "even" and len(piece) == len(found[0])
-                self._add(place, found.start(), found.end(), is_even=is_even)
-                place += len(piece)
+                self._add(position, found.start(), found.end(), is_even=is_even)
+                position += len(piece)
         return "".join(pieces) == self.transformed
 
-    def _add(self, place: int, start: int, end: int, *, is_even: bool) -> None:
-        self._places.append(place)
+    def _add(self, position: int, start: int, end: int, *, is_even: bool) -> None:
+        self._positions.append(position)
         self._starts.append(start)
         self._ends.append(end)
         self._is_even.append(is_even)
@@ -290,7 +290,7 @@ def spans(text: str) -> list[TokenSpan]:
     return [_span(text, alignment, found) for found in _found(alignment.transformed)]
 
 
-class PlacedTokens:
+class PositionedTokens:
     """The tokens of `words`; positions are computed on demand."""
 
     def __init__(self, text: str) -> None:
@@ -298,7 +298,7 @@ class PlacedTokens:
         self._found = list(_found(self._alignment.transformed))
         self.tokens = [found[1] for found in self._found]
 
-    def place(self, first: int, last: int, length: int | None = None) -> tuple[int, int]:
+    def span(self, first: int, last: int, length: int | None = None) -> tuple[int, int]:
         """Return the span of the tokens from *first* to *last* in the text, as `spans` does.
 
         With *length*, only that many characters of the last token are included.
@@ -335,11 +335,11 @@ def find_folded(text: str, piece: str) -> list[tuple[int, int]]:
         return []
     found = []
     alignment = Alignment(text, fold)
-    place = alignment.transformed.find(wanted)
-    while place >= 0:
-        after = place + len(wanted)
-        found.append((alignment.start(place), alignment.end(after)))
-        place = alignment.transformed.find(wanted, after)
+    position = alignment.transformed.find(wanted)
+    while position >= 0:
+        after = position + len(wanted)
+        found.append((alignment.start(position), alignment.end(after)))
+        position = alignment.transformed.find(wanted, after)
     return found
 
 
@@ -363,8 +363,8 @@ def _parts(word: str, offset: int) -> Iterator[TokenSpan]:
     if not compounds:
         return
     alignment = Alignment(word, plain)
-    for places in compounds:
-        for start, end in places:
+    for parts in compounds:
+        for start, end in parts:
             token = alignment.transformed[start:end].casefold()
             yield TokenSpan(
                 token, offset + alignment.start(start), offset + alignment.end(end), "word"
@@ -372,9 +372,7 @@ def _parts(word: str, offset: int) -> Iterator[TokenSpan]:
 
 
 def _extras(cased: str) -> list[str]:
-    return [
-        cased[start:end].casefold() for places in compound_words(cased) for start, end in places
-    ]
+    return [cased[start:end].casefold() for parts in compound_words(cased) for start, end in parts]
 
 
 # Compiling these tables takes some milliseconds each; only texts beyond ASCII need them.

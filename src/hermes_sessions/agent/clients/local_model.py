@@ -50,8 +50,8 @@ def weights_path() -> Path | None:
     spec = find_spec(package)
     if spec is None or find_spec(_ENGINE) is None:
         return None
-    places = [Path(place) / name for place in spec.submodule_search_locations or ()]
-    return next((place for place in places if place.is_file()), None)
+    paths = [Path(folder) / name for folder in spec.submodule_search_locations or ()]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def is_installed() -> bool:
@@ -271,8 +271,8 @@ def load_engine() -> LlamaEngine:
     parameters.n_threads_http = 1
     parameters.api_keys = [secrets.token_urlsafe(32)]
     # The engine always listens on a socket. This one is removed as soon as it does.
-    with tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True) as place:
-        parameters.hostnames = [str(Path(place) / "engine.sock")]
+    with tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True) as folder:
+        parameters.hostnames = [str(Path(folder) / "engine.sock")]
         try:
             engine: LlamaEngine = xllamacpp.Server(parameters)
         except RuntimeError as error:

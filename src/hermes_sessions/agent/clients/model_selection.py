@@ -134,18 +134,18 @@ def choose_model(
     hermes = _variables(variables, "HERMES")
     openai = _variables(variables, "OPENAI")
     file = _ModelSource(settings.base_url, settings.api_key, settings.default)
-    places = (flags, hermes, openai, file)
+    sources = (flags, hermes, openai, file)
 
-    beside = next((place for place in places if place.base_url), None)
+    beside = next((source for source in sources if source.base_url), None)
     address = beside.base_url if beside else None
     if beside is None:
-        beside = next((place for place in (hermes, openai) if place.api_key), None)
+        beside = next((source for source in (hermes, openai) if source.api_key), None)
         address = OPENAI_URL if beside else None
 
     named_by = _first_with_model(flags, hermes, beside, openai, file)
     name = named_by.model if named_by else None
     if name in LOCAL_NAMES and named_by is not None and named_by.base_url is None:
-        if not _has_priority(beside, named_by, places):
+        if not _has_priority(beside, named_by, sources):
             return ChosenModel(settings)
         name = None  # a source of higher priority has set the URL
     if address is None:
@@ -169,17 +169,17 @@ def _variables(environ: Mapping[str, str], prefix: str) -> _ModelSource:
     return _ModelSource(*(value or None for value in values))
 
 
-def _first_with_model(*places: _ModelSource | None) -> _ModelSource | None:
-    return next((place for place in places if place is not None and place.model), None)
+def _first_with_model(*sources: _ModelSource | None) -> _ModelSource | None:
+    return next((source for source in sources if source is not None and source.model), None)
 
 
 def _has_priority(
-    beside: _ModelSource | None, named_by: _ModelSource, places: tuple[_ModelSource, ...]
+    beside: _ModelSource | None, named_by: _ModelSource, sources: tuple[_ModelSource, ...]
 ) -> bool:
     """Tell whether the URL comes from a source of higher priority than the name."""
     if beside is None or beside.base_url is None:
         return False
-    order = [id(place) for place in places]
+    order = [id(source) for source in sources]
     return order.index(id(beside)) < order.index(id(named_by))
 
 

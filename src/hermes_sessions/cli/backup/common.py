@@ -26,12 +26,12 @@ directory_option = click.option(
 )
 
 
-def place(directory: str | None) -> Path:
+def backup_folder(directory: str | None) -> Path:
     """Return the directory given as an option, or the configured one."""
     return Path(directory) if directory is not None else load_settings().backups.directory
 
 
-def configured_place() -> str:
+def configured_location() -> str:
     """Return the place of the configured store as text."""
     settings = load_settings().sessiondb
     if settings.store_file is not None:

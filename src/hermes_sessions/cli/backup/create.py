@@ -9,9 +9,9 @@ import click
 
 from hermes_sessions.cli.backup.common import (
     as_json,
-    configured_place,
+    backup_folder,
+    configured_location,
     contents,
-    place,
     progress_callback,
 )
 from hermes_sessions.cli.console import Console
@@ -52,7 +52,7 @@ def create(
     to backups.keep, backups.max_age_days and backups.max_bytes.
     """
     show_warnings(console)
-    where = place(directory)
+    where = backup_folder(directory)
     with (
         _opened(store) as provider,
         progress_callback(console, "Backing up") as on_progress,
@@ -80,7 +80,7 @@ def _opened(store: str | None) -> Iterator[SessionDBProvider]:
             provider = stack.enter_context(open_store_at(store, read_only=True))
         except StoreMissing as error:
             # Print the scheme only, because a URL may contain a password.
-            named = configured_place() if store is None else store.partition("://")[0]
+            named = configured_location() if store is None else store.partition("://")[0]
             raise StoreMissing(
                 f"There is no store in {named} yet, so there is nothing to back up. "
                 f"The first conversation creates it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hermes_sessions.cli.backup.common import as_json, contents, directory_option, place
+from hermes_sessions.cli.backup.common import as_json, backup_folder, contents, directory_option
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import date_and_time, size
@@ -21,7 +21,7 @@ def list_command(console: Console, *, directory: str | None) -> None:
     complete: its header, manifest and end are intact. damaged: they are not. newer: it was made by
     a later version. Only hermes backup verify reads whole backups.
     """
-    where = place(directory)
+    where = backup_folder(directory)
     found = list_backups(where)
     if console.as_json:
         backups = [as_json(backup) for backup in found]

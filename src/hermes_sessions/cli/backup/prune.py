@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from hermes_sessions.cli.backup.common import as_json, directory_option, place
+from hermes_sessions.cli.backup.common import as_json, backup_folder, directory_option
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, pass_console, whole_number, yes_option
 from hermes_sessions.cli.render.humanize import counted, size
@@ -70,7 +70,7 @@ def prune(
         settings.max_age_days if max_age_days is None else max_age_days,
         settings.max_bytes if max_bytes is None else max_bytes,
     )
-    where = place(directory)
+    where = backup_folder(directory)
     plan = prune_backups(where, rule, dry_run=True, now=console.clock)
     if dry_run or not plan.gone:
         _show(console, plan, dry_run=dry_run)

@@ -8,10 +8,10 @@ import click
 
 from hermes_sessions.cli.backup.common import (
     as_json,
-    configured_place,
+    backup_folder,
+    configured_location,
     contents,
     directory_option,
-    place,
     progress_callback,
 )
 from hermes_sessions.cli.console import Console
@@ -45,9 +45,9 @@ def restore(
     SQLite file is kept beside the new one. A store on a server must be empty.
     """
     show_warnings(console)
-    path = find_backup(backup, place(directory), is_own=_is_of_configured_store)
+    path = find_backup(backup, backup_folder(directory), is_own=_is_of_configured_store)
     facts = read_manifest(path)
-    where = into or configured_place()
+    where = into or configured_location()
     if not yes and not console.confirm(
         f"Replace the contents of {where} by {path.name} ({contents(facts)}, created "
         f"{date_and_time(facts.created)}, from {one_line(facts.store)})?"
@@ -75,8 +75,8 @@ def _is_of_configured_store(backup: Backup) -> bool:
     settings = load_settings().sessiondb
     if settings.store_file is None:
         return backup.provider == settings.provider
-    place = os.path.realpath(settings.store_file)
-    return backup.store == identity_of(settings.provider, place, None)
+    path = os.path.realpath(settings.store_file)
+    return backup.store == identity_of(settings.provider, path, None)
 
 
 def _show(console: Console, done: RestoreResult) -> None:

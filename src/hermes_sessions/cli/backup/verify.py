@@ -8,9 +8,9 @@ import click
 
 from hermes_sessions.cli.backup.common import (
     as_json,
+    backup_folder,
     contents,
     directory_option,
-    place,
     progress_callback,
 )
 from hermes_sessions.cli.console import Console
@@ -30,7 +30,7 @@ def verify(console: Console, *, backups: tuple[str, ...], directory: str | None)
 
     Changes nothing. Exits with 1 if a backup cannot be restored, or if there are none.
     """
-    where = place(directory)
+    where = backup_folder(directory)
     paths = [find_backup(name, where) for name in backups]
     if not backups:
         paths = [backup.path for backup in list_backups(where)]

@@ -32,19 +32,19 @@ from hermes_sessions.storage.spool import spool_status
 def _chat_spool(subject: ExaminedStore) -> Iterable[Finding]:
     home = subject.settings.home
     own = chat_spool_directory(home, subject.settings.sessiondb)
-    for place in sorted({own, *_directories(chat_spool_root(home))}):
-        found = spool_status(place)
-        if found.entries and place == own:
+    for directory in sorted({own, *_directories(chat_spool_root(home))}):
+        found = spool_status(directory)
+        if found.entries and directory == own:
             fix: Fix = partial(_store_spooled, subject)
-            yield Finding.of("chat-spool", f"{found.entries} in {place}.", fix)
+            yield Finding.of("chat-spool", f"{found.entries} in {directory}.", fix)
         elif found.entries:
-            yield Finding.of("chat-spool", f"{found.entries} in {place}, for another store.")
+            yield Finding.of("chat-spool", f"{found.entries} in {directory}, for another store.")
         if found.put_aside:
-            yield Finding.of("chat-spool", found.describe_set_aside(place))
+            yield Finding.of("chat-spool", found.describe_set_aside(directory))
 
 
-def _directories(place: Path) -> list[Path]:
-    return [each for each in place.iterdir() if each.is_dir()] if place.is_dir() else []
+def _directories(directory: Path) -> list[Path]:
+    return [each for each in directory.iterdir() if each.is_dir()] if directory.is_dir() else []
 
 
 def _store_spooled(subject: ExaminedStore, open_store: OpenStore) -> str:
@@ -63,12 +63,12 @@ def _store_spooled(subject: ExaminedStore, open_store: OpenStore) -> str:
 
 
 def _gateway_spool(subject: ExaminedStore) -> Iterable[Finding]:
-    place = spool_directory(subject.settings.home)
-    found = spool_status(place)
+    directory = spool_directory(subject.settings.home)
+    found = spool_status(directory)
     if found.entries:
-        yield Finding.of("gateway-spool", f"{found.entries} in {place}.")
+        yield Finding.of("gateway-spool", f"{found.entries} in {directory}.")
     if found.put_aside:
-        yield Finding.of("gateway-spool", found.describe_set_aside(place, NEXT_STEP))
+        yield Finding.of("gateway-spool", found.describe_set_aside(directory, NEXT_STEP))
 
 
 _SPOOLS: Final = (

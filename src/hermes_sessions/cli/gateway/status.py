@@ -46,8 +46,8 @@ def status(console: Console) -> None:
     also counts messages kept in files on this machine. Exits with 1 if no gateway is running.
     """
     settings = load_settings()
-    place = spool_directory(settings.home)
-    kept = _spooled(place)
+    directory = spool_directory(settings.home)
+    kept = _spooled(directory)
 
     def look() -> Overview:
         with open_for_reading(console) as db:
@@ -77,7 +77,7 @@ def status(console: Console) -> None:
         try:
             found = required_answer(looking, settings, tell_waiting)
         except StoreError:
-            console.tell(_kept(kept, place))
+            console.tell(_kept(kept, directory))
             raise
     if console.as_json:
         console.print_json(
@@ -92,7 +92,7 @@ def status(console: Console) -> None:
             }
         )
     else:
-        console.print([*_lines(found, local, console.clock()), *_kept(kept, place)])
+        console.print([*_lines(found, local, console.clock()), *_kept(kept, directory)])
     if not (local or (found and found.living)):
         raise click.exceptions.Exit(1)
 
@@ -159,26 +159,26 @@ def _platforms(states: Mapping[str, str]) -> list[str]:
     return [f"  {name}: {one_line(state)}" for name, state in sorted(states.items())]
 
 
-def _spooled(place: Path) -> SpoolStatus | None:
+def _spooled(directory: Path) -> SpoolStatus | None:
     """Return how many messages are kept in files; None if the directory cannot be read."""
     try:
-        return spool_status(place)
+        return spool_status(directory)
     except OSError:
         return None
 
 
-def _kept(kept: SpoolStatus | None, place: Path) -> list[str]:
+def _kept(kept: SpoolStatus | None, directory: Path) -> list[str]:
     """Return the lines about messages that are not in the store."""
     if kept is None:
-        return [f"Cannot read {place}: there may be messages in it"]
+        return [f"Cannot read {directory}: there may be messages in it"]
     lines = []
     if kept.entries:
         lines.append(
-            f"Messages waiting for the database in {place}: {kept.entries}; "
+            f"Messages waiting for the database in {directory}: {kept.entries}; "
             f"a gateway will store and answer them when it is available"
         )
     if kept.put_aside:
-        lines.append(kept.describe_set_aside(place, NEXT_STEP))
+        lines.append(kept.describe_set_aside(directory, NEXT_STEP))
     return lines
 
 

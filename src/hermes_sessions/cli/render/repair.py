@@ -75,10 +75,10 @@ def _lost_lines(report: RepairReport) -> Iterator[str]:
         yield f"Lost: {counted(report.lost_messages, 'message')} of {number}:"
         for session in report.incomplete[:_LISTED]:
             title = f" {one_line(session.title)}" if session.title else ""
-            places = f"; missing: {_ranges(session.missing)}" if session.missing else ""
+            gaps = f"; missing: {_ranges(session.missing)}" if session.missing else ""
             yield (
                 f"  {one_line(session.id)}{title}: {session.found} of {session.expected} "
-                f"messages{places}"
+                f"messages{gaps}"
             )
         yield from _more(len(report.incomplete))
     if report.lost_sessions:

@@ -70,10 +70,10 @@ def migrate(
         second = stack.enter_context(open_store_at(target, read_only=False))
         bars = stack.enter_context(_ProgressBars(console))
         report = Transfer(first, second, merge=merge, since=earliest, on_progress=bars.reach).run()
-        place = _keys(second)
+        settings = _keys(second)
     _tell(console, report, console.stopwatch() - started, is_catch_up=since is not None)
-    if place and not report.differences and since is None:
-        console.tell(f"To use this store, set in config.yaml: {place}")
+    if settings and not report.differences and since is None:
+        console.tell(f"To use this store, set in config.yaml: {settings}")
     if report.differences:
         raise click.exceptions.Exit(1)
 
@@ -139,7 +139,7 @@ def _keys(provider: SessionDBProvider) -> str:
 
 def _report_plan(console: Console, found: TransferPlan) -> None:
     # Do not print the given URL, which may contain a password.
-    place = found.target or "a new store"
+    target = found.target or "a new store"
     if console.as_json:
         console.print_json(
             {
@@ -155,7 +155,7 @@ def _report_plan(console: Console, found: TransferPlan) -> None:
         )
         return
     what = f"{counted(found.copied, 'session')} ({counted(found.copied_messages, 'message')})"
-    console.print(f"Would copy {what} from {found.source} to {place}.")
+    console.print(f"Would copy {what} from {found.source} to {target}.")
     console.print(_kept_and_replaced(found, "Would replace", "Would skip"))
     console.tell(_unlike(found.differences))
 

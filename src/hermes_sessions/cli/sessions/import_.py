@@ -58,8 +58,8 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
     console.tell(_remarks(report))
     if target is not None and os.path.realpath(configured_file()) != os.path.realpath(target):
         # In config.yaml, a relative path would start at the home directory.
-        place = one_line(os.path.abspath(target))  # noqa: PTH100 - links stay as they are
-        console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {place}")
+        shown = one_line(os.path.abspath(target))  # noqa: PTH100 - links stay as they are
+        console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {shown}")
     if report["conflicts"] or report["errors"] or report.get("damage"):
         raise click.exceptions.Exit(1)
 

@@ -193,10 +193,10 @@ def _print_text(
 
 def _hit_context(db: SessionDB, hit: Hit, name: str) -> HitContext:
     window = db.get_messages_around(hit.session_id, hit.id, window=1)["window"]
-    places = [message["id"] for message in window]
-    if hit.id not in places:
+    ids = [message["id"] for message in window]
+    if hit.id not in ids:
         return HitContext(name=name)
-    at = places.index(hit.id)
+    at = ids.index(hit.id)
     before = window[at - 1] if at > 0 else None
     after = window[at + 1] if at + 1 < len(window) else None
     if hit.matched == "title":

@@ -142,7 +142,7 @@ class _Cutter:
             return TextPart(opener + self.text[start:], start, furthest), furthest
         around = next((each for each in fences if each.start < furthest < each.end), None)
         if around is None:
-            return self._cut_prose(start, self._best_place(start, furthest, fences), opener)
+            return self._cut_prose(start, self._best_cut(start, furthest, fences), opener)
         if self._belongs_to_the_next(around, start, furthest, room):
             return self._cut_prose(start, around.start, opener)
         return self._cut_code(start, room, opener, around)
@@ -159,14 +159,14 @@ class _Cutter:
         is_half_full = fence.start - start >= (furthest - start) // 2
         return is_half_full and self._reach(fence.start, self.limit) >= fence.end
 
-    def _cut_prose(self, start: int, place: int, opener: str) -> tuple[TextPart, int]:
-        white = _WHITE.match(self.text, place)
-        kept = self.text[start:place].rstrip()
+    def _cut_prose(self, start: int, cut_at: int, opener: str) -> tuple[TextPart, int]:
+        white = _WHITE.match(self.text, cut_at)
+        kept = self.text[start:cut_at].rstrip()
         part = TextPart(opener + kept, start, start + len(kept))
-        return part, white.end() if white else place
+        return part, white.end() if white else cut_at
 
-    def _best_place(self, start: int, furthest: int, fences: Sequence[Fence]) -> int:
-        """Return where to cut prose: the best place in the second half, else anywhere."""
+    def _best_cut(self, start: int, furthest: int, fences: Sequence[Fence]) -> int:
+        """Return where to cut prose: the best point in the second half, else anywhere."""
         window = self.text[start : furthest + 1]
         for fence in fences:  # whole ones, in which no cut is needed
             if fence.start >= furthest:
@@ -182,9 +182,9 @@ class _Cutter:
         )
         for least in (half, 0):
             for kind in kinds:
-                place = kind(window)
-                if place > least and window[:place].strip():
-                    return start + place
+                cut_at = kind(window)
+                if cut_at > least and window[:cut_at].strip():
+                    return start + cut_at
         return _whole(self.text, furthest, after=start)
 
     def _cut_code(self, start: int, room: int, opener: str, fence: Fence) -> tuple[TextPart, int]:
@@ -192,12 +192,12 @@ class _Cutter:
         furthest = self._reach(start, room - measure(fence.closer, self.unit))
         begin = max(start, fence.inside)
         # Otherwise the next part would contain nothing but fences.
-        place = min(furthest, fence.closing - 1)
-        if self.text[place] != "\n":
-            line = self.text.rfind("\n", begin + 1, place)
-            place = line if line > begin else _whole(self.text, place, after=begin)
-        part = TextPart(opener + self.text[start:place] + fence.closer, start, place)
-        following = place + (self.text[place] == "\n")
+        cut_at = min(furthest, fence.closing - 1)
+        if self.text[cut_at] != "\n":
+            line = self.text.rfind("\n", begin + 1, cut_at)
+            cut_at = line if line > begin else _whole(self.text, cut_at, after=begin)
+        part = TextPart(opener + self.text[start:cut_at] + fence.closer, start, cut_at)
+        following = cut_at + (self.text[cut_at] == "\n")
         return part, fence.end if following >= fence.closing else following
 
     def _reach(self, start: int, room: int) -> int:
@@ -217,20 +217,20 @@ def _whole(text: str, at: int, *, after: int) -> int:
 
     If there is none, a character is longer than a part: then only surrogate pairs stay together.
     """
-    place = cluster_start(text, at)
-    if place <= after:
-        place = at
+    cut_at = cluster_start(text, at)
+    if cut_at <= after:
+        cut_at = at
     # Text from faulty JSON contains lone surrogates.
-    is_pair = "\ud800" <= text[place - 1] <= "\udbff" and "\udc00" <= text[place] <= "\udfff"
-    return place - 1 if is_pair and place - 1 > after else place
+    is_pair = "\ud800" <= text[cut_at - 1] <= "\udbff" and "\udc00" <= text[cut_at] <= "\udfff"
+    return cut_at - 1 if is_pair and cut_at - 1 > after else cut_at
 
 
 def _last_sentence(text: str) -> int:
-    place = -1
+    cut_at = -1
     for end in _SENTENCE_END.finditer(text, 0, len(text) - 1):
         if cluster_start(text, end.end()) == end.end():
-            place = end.end()
-    return place
+            cut_at = end.end()
+    return cut_at
 
 
 def _last_blank(text: str) -> int:

@@ -63,10 +63,10 @@ def options_from_url(url: str) -> Options:
 def _split(url: str) -> tuple[SplitResult, str]:
     """Return the parts of a URL and its hosts; the standard library supports only one host."""
     scheme, _, rest = url.partition("://")
-    place, mark, other = rest, "", ""
+    address, mark, other = rest, "", ""
     if found := re.search("[/?#]", rest):
-        place, mark, other = rest[: found.start()], found[0], rest[found.end() :]
-    user, at, hosts = place.rpartition("@")
+        address, mark, other = rest[: found.start()], found[0], rest[found.end() :]
+    user, at, hosts = address.rpartition("@")
     return urlsplit(f"{scheme}://{user}{at}{mark}{other}"), hosts
 
 

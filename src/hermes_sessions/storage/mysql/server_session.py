@@ -186,26 +186,26 @@ class ServerSession:
         self._require_size(sql)
         connection = self.connection
         self.is_busy = True
-        number, place = 0, -len(first)
+        number, position = 0, -len(first)
         is_whole = True
         try:
             with self.answers.committing():
                 self.answers.prepare()
                 connection.query(sql)
                 while True:
-                    if place in script.within:
+                    if position in script.within:
                         is_whole = is_whole and self.is_in_transaction
-                    if place == script.inserting:
+                    if position == script.inserting:
                         number = int(connection.insert_id())  # type: ignore[no-untyped-call]
                     if not self._has_more():
                         break
-                    place += 1
+                    position += 1
                     connection.next_result()
         except pymysql.Error as error:
             self._note(error)
             if not is_whole:
                 raise left_transaction() from error
-            if place >= len(script.statements):
+            if position >= len(script.statements):
                 raise _commit_unknown(str(error.args[-1])) from error
             raise
         self.is_busy = False

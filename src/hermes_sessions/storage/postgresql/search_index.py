@@ -42,7 +42,7 @@ from hermes_sessions.text.token_encoder import CUT, GAP
 logger = logging.getLogger(__name__)
 
 #: The number of positions of one word that a tsvector keeps.
-_MOST_PLACES: Final = 255
+_MAX_OCCURRENCES: Final = 255
 #: Marks documents in which a word has more positions.
 _CROWDED: Final = "o__"
 _MATCHES: Final = "SELECT number FROM search_documents WHERE tokens @@ CAST(? AS TSQUERY)"
@@ -223,14 +223,14 @@ def _translate_damage() -> Iterator[None]:
 
 def as_tsvector(tokens: str) -> str:
     """Return encoded tokens as the text of a ``tsvector``."""
-    places: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     parts = []
-    for place, token in enumerate(tokens.split(), 1):
+    for position, token in enumerate(tokens.split(), 1):
         if token == GAP:
             continue
-        places[token] += 1
-        if places[token] <= _MOST_PLACES:
-            parts.append(f"{token}:{place}")
-    if any(count > _MOST_PLACES for count in places.values()):
+        occurrences[token] += 1
+        if occurrences[token] <= _MAX_OCCURRENCES:
+            parts.append(f"{token}:{position}")
+    if any(count > _MAX_OCCURRENCES for count in occurrences.values()):
         parts.append(_CROWDED)
     return " ".join(parts)

@@ -63,8 +63,8 @@ class Continuations:
         now = self._store.clock()
         limit = self._store.max_message_bytes
         prepared = [
-            prepare(message, now=now + place * _MICROSECOND, max_message_bytes=limit)
-            for place, message in enumerate(messages)
+            prepare(message, now=now + position * _MICROSECOND, max_message_bytes=limit)
+            for position, message in enumerate(messages)
         ]
 
         def work(tx: WriteTransaction) -> None:

@@ -72,7 +72,8 @@ def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, Lane
     for start in range(0, len(wanted), _PAGE):
         part = wanted[start : start + _PAGE]
         for row in tx.all(f"{_SELECT} WHERE s.id IN ({placeholders(len(part))})", part):
-            found[row[0]] = _pointed(row)
+            session = _pointed(row)
+            found[session.id] = session
     return found
 
 

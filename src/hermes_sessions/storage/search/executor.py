@@ -285,9 +285,9 @@ class _Search:
         """
         if self._start.key is not None:
             return 0
-        for place, item in enumerate(self._listed):
+        for position, item in enumerate(self._listed):
             if item.id == self._start.last_id:
-                return place + 1
+                return position + 1
         return self._start.offset
 
     def _next_cursor(self, page: list[MatchedMessage], first: int) -> Cursor:
@@ -364,13 +364,13 @@ class _Search:
             return found
         last = found[-1].time_key if len(found) >= needed else None
 
-        def has_place(item: MatchedMessage) -> bool:
+        def is_in_page(item: MatchedMessage) -> bool:
             is_shown_before = key is not None and not _follows(item.time_key, key, oldest=oldest)
             return not is_shown_before and (
                 last is None or _follows(last, item.time_key, oldest=oldest)
             )
 
-        titled = self._reader.by_title(node, has_place)
+        titled = self._reader.by_title(node, is_in_page)
         found += [item for item in titled if item.matched == "title"]
         found.sort(key=lambda item: item.time_key, reverse=not oldest)
         return found[:needed]

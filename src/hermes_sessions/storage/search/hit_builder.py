@@ -18,7 +18,7 @@ from hermes_sessions.text.query.matcher import (
     find_marks,
     matches,
     matches_title,
-    places,
+    positions,
 )
 from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
 from hermes_sessions.text.relevance import Match
@@ -110,7 +110,7 @@ def load_messages(
         ):
             facts = MessageFacts._make(row[:_FACTS])
             match = Match(
-                texts_of(row[_FACTS:]),
+                texts_of(*row[_FACTS:]),
                 title=facts.title or "",
                 source=facts.source,
                 role=facts.role,
@@ -187,7 +187,9 @@ def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
     lowered = text.lower()
     # A term that occurs twice in the query counts once.
     different = dict.fromkeys(terms)
-    found = [(place, i) for i, term in enumerate(different) for place in places(term, lowered)]
+    found = [
+        (position, i) for i, term in enumerate(different) for position in positions(term, lowered)
+    ]
     if not found:
         return _start_of(text)
     best = _densest(sorted(found), _PIECE // 2)
@@ -206,12 +208,12 @@ def _densest(found: Sequence[tuple[int, int]], width: int) -> int:
     """
     inside: Counter[int] = Counter()
     end = most = best = 0
-    for place, number in found:
-        while end < len(found) and found[end][0] < place + width:
+    for position, number in found:
+        while end < len(found) and found[end][0] < position + width:
             inside[found[end][1]] += 1
             end += 1
         if len(inside) > most:
-            most, best = len(inside), place
+            most, best = len(inside), position
         inside[number] -= 1
         if not inside[number]:
             del inside[number]

@@ -21,13 +21,12 @@ from hermes_sessions.storage.batches import MAX_WORK_SECONDS, StallDetector, stu
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
     ReadTransaction,
-    Row,
     WriteTransaction,
     placeholders,
 )
 from hermes_sessions.storage.repositories.rows import names
 from hermes_sessions.storage.search.index_port import IndexDamaged, IndexDocument, SearchIndex
-from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
+from hermes_sessions.storage.search.message_texts import texts_of, time_of
 from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.text.token_encoder import document
 from hermes_sessions.text.tokenizer import SEGMENTER_VERSION
@@ -43,7 +42,31 @@ _STEPS_TO_TIDY: Final = 2
 #: Seconds by which timestamps may disagree with the order of ids, because clocks differ and writers
 #: wait for each other. Beyond it, the order counts as broken.
 _MAX_DISORDER: Final = 30.0
-_COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
+
+
+class _Message(NamedTuple):
+    """The columns of a message on which its document depends."""
+
+    id: int
+    timestamp: Any
+    content: Any
+    content_type: str | None
+    tool_name: str | None
+    tool_calls: Any
+
+    @property
+    def tokens(self) -> str:
+        """What the index stores of the message."""
+        texts = texts_of(self.content, self.content_type, self.tool_name, self.tool_calls)
+        return document(texts).tokens
+
+    @property
+    def time(self) -> float:
+        """When it was written, 0 if that is not known."""
+        return time_of(self.timestamp)
+
+
+_COLUMNS: Final = names(_Message._fields)
 
 
 class _State(NamedTuple):
@@ -103,12 +126,12 @@ class _Batch:
     #: The mark after this batch is stored.
     last: int
     #: By message id: the row as it was read, and its tokens.
-    encoded: dict[int, tuple[Row, str]] = field(default_factory=dict)
+    encoded: dict[int, tuple[_Message, str]] = field(default_factory=dict)
 
-    def document(self, row: Row) -> IndexDocument:
-        """Return the document of a row, encoded again if the row changed since it was read."""
-        known, tokens = self.encoded.get(row[0], (None, ""))
-        return IndexDocument(row[0], tokens if row == known else _tokens(row))
+    def document(self, message: _Message) -> IndexDocument:
+        """Return a message's document, encoded again if the message changed since it was read."""
+        known, tokens = self.encoded.get(message.id, (None, ""))
+        return IndexDocument(message.id, tokens if message == known else message.tokens)
 
 
 #: Returned instead of a batch: the index must be rebuilt first, because it is damaged or because
@@ -297,20 +320,22 @@ class IndexMaintenance:
         if queued:
             rows = tx.stream(
                 f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(queued))})",
-                [row[0] for row in queued],
+                [message_id for (message_id,) in queued],
             )
+            messages = map(_Message._make, rows)
             return _Batch(
-                state, state.indexed_through, {row[0]: (row, _tokens(row)) for row in rows}
+                state, state.indexed_through, {each.id: (each, each.tokens) for each in messages}
             )
-        encoded: dict[int, tuple[Row, str]] = {}
+        encoded: dict[int, tuple[_Message, str]] = {}
         last, characters = state.indexed_through, 0
         for row in tx.stream(
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?",
             (last if self._has_mark else _NO_MARK, _BATCH),
         ):
-            last = row[0]
-            encoded[last] = (row, _tokens(row))
-            characters += sum(len(value) for value in row[2:] if isinstance(value, str))
+            message = _Message._make(row)
+            last = message.id
+            encoded[last] = (message, message.tokens)
+            characters += sum(len(value) for value in message if isinstance(value, str))
             if characters > _BATCH_CHARACTERS:
                 break
         if not encoded and tx.one("SELECT number FROM search_titles WHERE stale = 1") is None:
@@ -339,16 +364,17 @@ class IndexMaintenance:
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
             (batch.state.indexed_through, batch.last),
         )
-        self._index.add(tx, [batch.document(row) for row in rows])
-        _move_mark(tx, batch.state, rows, batch.last)
-        return len(rows)
+        messages = [_Message._make(row) for row in rows]
+        self._index.add(tx, [batch.document(each) for each in messages])
+        _move_mark(tx, batch.state, messages, batch.last)
+        return len(messages)
 
     def _index_queued(self, tx: WriteTransaction, batch: _Batch, state: _State) -> int:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
         ids = sorted({message_id for _, message_id in queued if message_id > 0})
-        rows: list[Row] = []
+        messages: list[_Message] = []
         if ids:
             self._index.remove(tx, ids)
             rows = tx.all(
@@ -356,14 +382,15 @@ class IndexMaintenance:
                 f"ORDER BY id",
                 ids,
             )
-            self._index.add(tx, [batch.document(row) for row in rows])
+            messages = [_Message._make(row) for row in rows]
+            self._index.add(tx, [batch.document(each) for each in messages])
         if not self._has_mark:
-            new = [row for row in rows if row[0] > state.indexed_through]
-            rows = [row for row in rows if row[0] <= state.indexed_through]
+            new = [each for each in messages if each.id > state.indexed_through]
+            messages = [each for each in messages if each.id <= state.indexed_through]
             if new:
-                _move_mark(tx, state, new, new[-1][0])
-        _note_moved(tx, [(number, time_of(timestamp)) for number, timestamp, *_ in rows])
-        taken = [row[0] for row in queued]
+                _move_mark(tx, state, new, new[-1].id)
+        _note_moved(tx, messages)
+        taken = [seq for seq, _ in queued]
         tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
         return len(queued)
 
@@ -401,28 +428,29 @@ def _read_state(tx: ReadTransaction, sql: str = _STATE) -> _State | None:
     return None if row is None else _State._make(row)
 
 
-def _move_mark(tx: WriteTransaction, state: _State, rows: list[Row], mark: int) -> None:
-    """Store the new mark, and how well the times of *rows* (in order of ids) agree with the ids."""
+def _move_mark(tx: WriteTransaction, state: _State, messages: list[_Message], mark: int) -> None:
+    """Store the new mark, and how well the times of messages, given in the order of their ids,
+    agree with the ids.
+    """
     _, _, newest, ordered_from, disorder = state
-    for number, stored_time, *_ in rows:
-        timestamp = time_of(stored_time)
-        if timestamp < newest - _MAX_DISORDER:
-            ordered_from, disorder = number, 0.0
+    for message in messages:
+        if message.time < newest - _MAX_DISORDER:
+            ordered_from, disorder = message.id, 0.0
         else:
-            disorder = max(disorder, newest - timestamp)
-        newest = max(newest, timestamp)
+            disorder = max(disorder, newest - message.time)
+        newest = max(newest, message.time)
     tx.run(
         "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?, disorder = ?",
         (mark, newest, ordered_from, disorder),
     )
 
 
-def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
+def _note_moved(tx: WriteTransaction, changed: list[_Message]) -> None:
     """Store by how much changed messages are out of order now."""
-    added = sum(_out_of_place(tx, number, timestamp) for number, timestamp in times)
+    added = sum(_disorder_of(tx, message) for message in changed)
     if not added:
         return
-    newest = max(timestamp for _, timestamp in times)
+    newest = max(message.time for message in changed)
     tx.run(
         "UPDATE search_state SET disorder = disorder + ?, "
         "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
@@ -435,21 +463,17 @@ def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
     )
 
 
-def _tokens(row: Row) -> str:
-    return document(texts_of(row[2:])).tokens
-
-
-def _out_of_place(tx: ReadTransaction, number: int, timestamp: float) -> float:
+def _disorder_of(tx: ReadTransaction, message: _Message) -> float:
     """Return the seconds by which a message is older than its predecessor or newer than its
     successor.
     """
     select = "SELECT timestamp FROM messages WHERE id"
-    before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
-    after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
+    before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (message.id,))
+    after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (message.id,))
     return max(
         0.0,
-        time_of(before[0]) - timestamp if before else 0.0,
-        timestamp - time_of(after[0]) if after else 0.0,
+        time_of(before[0]) - message.time if before else 0.0,
+        message.time - time_of(after[0]) if after else 0.0,
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.codec import decode_content, from_json
-from hermes_sessions.storage.provider import Row
 
 #: The columns that `texts_of` expects, in this order.
 DOCUMENT_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls")
@@ -16,11 +15,12 @@ DOCUMENT_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls")
 _MAX_DEPTH: Final = 40
 
 
-def texts_of(row: Row) -> list[str]:
+def texts_of(
+    content: Any, content_type: str | None, tool_name: str | None, tool_calls: Any
+) -> list[str]:
     """Return the texts of a message from its `DOCUMENT_COLUMNS`: the content, the tool's name, then
     the name and arguments of each tool call.
     """
-    content, content_type, tool_name, tool_calls = row
     texts = []
     if content_type is not None:
         content = decode_content(content, content_type)

@@ -15,9 +15,9 @@ from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 class MissingFileProvider(SQLiteSessionDBProvider):
     """See `FileCare.open_missing`."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(MEMORY)
-        self._place = os.path.realpath(place)
+        self._path = os.path.realpath(path)
 
     def size_bytes(self) -> int:
         """Return 0."""
@@ -30,4 +30,4 @@ class MissingFileProvider(SQLiteSessionDBProvider):
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`; the path is the one that the store will have."""
-        return {**super().describe(), "path": self._place}
+        return {**super().describe(), "path": self._path}

@@ -16,7 +16,6 @@ import apsw
 
 from hermes_sessions.errors import (
     SchemaRefused,
-    StoreCorrupt,
     StoreMissing,
     StoreReadOnly,
     StoreUnavailable,
@@ -180,7 +179,7 @@ def _refuse_damaged_wal(path: Path, real: str, options: SQLiteOptions, deadline:
 
 
 def _require_intact_wal(path: Path, real: str, options: SQLiteOptions) -> None:
-    from hermes_sessions.storage.sqlite.wal_files import inspect_wal
+    from hermes_sessions.storage.sqlite.wal_files import inspect_wal, unusable_wal
 
     state = inspect_wal(Path(f"{real}-wal"))
     is_emptied = state.frames > 0 and os.stat(real).st_size == 0
@@ -191,12 +190,7 @@ def _require_intact_wal(path: Path, real: str, options: SQLiteOptions) -> None:
             path,
         )
     elif state.drops_commits or is_emptied:
-        what = (
-            "it is empty, but its write-ahead log is not"
-            if is_emptied
-            else ("its write-ahead log is damaged, and some writes would be missing")
-        )
-        raise StoreCorrupt(f"{path}: {what}; nothing was changed. To recover them: hermes repair")
+        raise unusable_wal(path, is_emptied=is_emptied)
 
 
 def _wanted_journal(real: str, options: SQLiteOptions, file_system: str | None) -> str:

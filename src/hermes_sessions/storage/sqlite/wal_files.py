@@ -105,10 +105,7 @@ def require_intact_wal(
     if wal_size(real) == 0:
         return
     if os.stat(real).st_size == 0:
-        raise StoreCorrupt(
-            f"{path}: it is empty, but its write-ahead log is not; nothing was changed. "
-            f"To recover its content: {repair}"
-        )
+        raise unusable_wal(path, repair, is_emptied=True)
     # Only needed after a crash; not loaded otherwise.
     from hermes_sessions.storage.sqlite.store_replacement import require_unused
 
@@ -117,10 +114,19 @@ def require_intact_wal(
     except StoreLocked:
         return  # The first process to open it has checked it, and may be writing it.
     if inspect_wal(Path(f"{real}-wal"), abort_check).drops_commits:
-        raise StoreCorrupt(
-            f"{path}: its write-ahead log is damaged, and some writes would be missing; "
-            f"nothing was changed. To recover them: {repair}"
-        )
+        raise unusable_wal(path, repair)
+
+
+def unusable_wal(
+    path: Path, repair: str = "hermes repair", *, is_emptied: bool = False
+) -> StoreCorrupt:
+    """Return the error for a store whose log is damaged, or whose file *is_emptied*."""
+    what = (
+        "it is empty, but its write-ahead log is not"
+        if is_emptied
+        else "its write-ahead log is damaged, and some writes would be missing"
+    )
+    return StoreCorrupt(f"{path}: {what}; nothing was changed. To recover the writes: {repair}")
 
 
 _HEADER: Final = 32

@@ -14,7 +14,7 @@ from hermes_sessions.text.normalisation import fold
 from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
 from hermes_sessions.text.tokenizer import (
     Analysis,
-    PlacedTokens,
+    PositionedTokens,
     QueryToken,
     analyse,
     find_folded,
@@ -52,7 +52,7 @@ def counter(term: Term | Substring) -> Callable[[str], int]:
     return lambda text: len(written.findall(text))
 
 
-def places(term: Term | Substring, text: str, most: int = 20) -> list[int]:
+def positions(term: Term | Substring, text: str, most: int = 20) -> list[int]:
     """Return the first *most* positions where a term begins in a `folded` text."""
     written = _written(term)
     pattern = re.compile(re.escape(written)) if isinstance(written, str) else written
@@ -177,8 +177,8 @@ def _follows(parts: Sequence[QueryToken], stream: Sequence[str], start: int) -> 
 
 def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
     """Return the spans of a tree's wanted terms in the original text, in order."""
-    placed = PlacedTokens(text)
-    stream = placed.tokens
+    tokens = PositionedTokens(text)
+    stream = tokens.tokens
     joined = "\n".join(stream)
     marks: set[tuple[int, int]] = set()
     for term in terms_of(node):
@@ -187,26 +187,28 @@ def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
         elif term.parts[0].token not in joined:
             continue  # Most terms of a long query occur in none of its pieces.
         elif len(term.parts) == 1:
-            marks.update(_single_marks(term.parts[0], placed, text))
+            marks.update(_single_marks(term.parts[0], tokens, text))
         else:
             last = len(term.parts) - 1
             length = _length(term.parts[last])
             for start in _starts(term.parts[0], stream):
                 if _follows(term.parts, stream, start):
-                    marks.add(placed.place(start, start + last, length))
+                    marks.add(tokens.span(start, start + last, length))
     return sorted(marks)
 
 
-def _single_marks(part: QueryToken, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
+def _single_marks(
+    part: QueryToken, tokens: PositionedTokens, text: str
+) -> Iterable[tuple[int, int]]:
     length = _length(part)
-    for position, token in enumerate(placed.tokens):
+    for position, token in enumerate(tokens.tokens):
         if part.token not in token:
             continue
         if _is(part, token):
-            yield placed.place(position, position, length)
+            yield tokens.span(position, position, length)
         elif kind_of(token) == "word":
             # Perhaps a part of a compound word.
-            for inner in inner_spans(text, *placed.place(position, position)):
+            for inner in inner_spans(text, *tokens.span(position, position)):
                 if _is(part, inner.token):
                     yield inner.start, inner.end
 

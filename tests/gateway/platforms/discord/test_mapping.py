@@ -51,8 +51,8 @@ def message(text: Any = "Hello", channel: str = "50", **fields: Any) -> dict[str
 
 def read(directory: Directory, data: dict[str, Any], reader: InboundReader = READER) -> Any:
     located = locate(data)
-    place = directory.places.get(located.channel_id) or ChannelInfo(located.channel_id)
-    return reader.read(located, place, directory)
+    channel = directory.channels.get(located.channel_id) or ChannelInfo(located.channel_id)
+    return reader.read(located, channel, directory)
 
 
 def addressed(text: str = "Hello", channel: str = "30", **fields: Any) -> dict[str, Any]:
@@ -291,16 +291,16 @@ def test_what_cannot_be_read(directory: Directory, data: Any) -> None:
 
 
 def test_places_come_and_go(directory: Directory) -> None:
-    assert {place.id for place in directory.places_of("20")} == {"30", "31", "32", "33"}
-    assert directory.places["30"].last_message_id == 5
+    assert {channel.id for channel in directory.channels_of("20")} == {"30", "31", "32", "33"}
+    assert directory.channels["30"].last_message_id == 5
     directory.take("CHANNEL_DELETE", {"id": "31"})
     directory.take("THREAD_DELETE", {"id": "33"})
     new = {"id": "35", "type": 11, "parent_id": "30"}
     directory.take("THREAD_LIST_SYNC", {"guild_id": "20", "threads": [new]})
-    assert {place.id for place in directory.places_of("20")} == {"30", "32", "35"}
+    assert {channel.id for channel in directory.channels_of("20")} == {"30", "32", "35"}
     # A server that cannot be reached is still one.
     directory.take("GUILD_DELETE", {"id": "20", "unavailable": True})
     assert directory.guilds
     directory.take("GUILD_DELETE", {"id": "20"})
     assert not directory.guilds
-    assert not directory.places
+    assert not directory.channels

@@ -57,7 +57,7 @@ class Directory:
 
     bot_id: str
     guilds: dict[str, Guild] = field(default_factory=dict)
-    places: dict[str, ChannelInfo] = field(default_factory=dict)
+    channels: dict[str, ChannelInfo] = field(default_factory=dict)
     #: Servers of the bot that Discord has not sent yet.
     expected: set[str] = field(default_factory=set)
 
@@ -80,7 +80,7 @@ class Directory:
         parent, last = channel.get("parent_id"), channel.get("last_message_id")
         kind = channel.get("type")
         is_thread = kind in _THREADS
-        place = ChannelInfo(
+        found = ChannelInfo(
             id=channel["id"],
             name=short(channel.get("name")),
             topic=short(channel.get("topic")),
@@ -90,24 +90,24 @@ class Directory:
             guild_id=guild if is_snowflake(guild) else None,
             last_message_id=int(last) if is_snowflake(last) else 0,
         )
-        self.places[place.id] = place
-        return place
+        self.channels[found.id] = found
+        return found
 
-    def places_of(self, guild_id: str) -> list[ChannelInfo]:
+    def channels_of(self, guild_id: str) -> list[ChannelInfo]:
         """Return the channels and threads of a server."""
-        return [place for place in self.places.values() if place.guild_id == guild_id]
+        return [found for found in self.channels.values() if found.guild_id == guild_id]
 
-    def guild_of(self, place: ChannelInfo) -> Guild | None:
+    def guild_of(self, found: ChannelInfo) -> Guild | None:
         """Return the server of a channel, None if unknown."""
-        return self.guilds.get(place.guild_id or "")
+        return self.guilds.get(found.guild_id or "")
 
-    def name_of(self, place: ChannelInfo) -> str | None:
+    def name_of(self, found: ChannelInfo) -> str | None:
         """Return the name of a channel with its server: ``Team / #pumps / The broken one``."""
-        guild = self.guild_of(place)
-        parent = self.places.get(place.parent_id or "") if place.is_thread else None
+        guild = self.guild_of(found)
+        parent = self.channels.get(found.parent_id or "") if found.is_thread else None
         names = [guild.name if guild else None]
         names.append(f"#{parent.name}" if parent and parent.name else None)
-        names.append(place.name if place.is_thread or not place.name else f"#{place.name}")
+        names.append(found.name if found.is_thread or not found.name else f"#{found.name}")
         return " / ".join(name for name in names if name) or None
 
     def _guild(self, data: Record) -> None:
@@ -131,14 +131,14 @@ class Directory:
         if not data.get("unavailable") and is_snowflake(data.get("id")):
             self.guilds.pop(data["id"], None)
             self.expected.discard(data["id"])
-            for place in self.places_of(data["id"]):
-                del self.places[place.id]
+            for found in self.channels_of(data["id"]):
+                del self.channels[found.id]
 
     def _channel(self, data: Record) -> None:
         self.add(data)
 
     def _channel_gone(self, data: Record) -> None:
-        self.places.pop(str(data.get("id")), None)
+        self.channels.pop(str(data.get("id")), None)
 
     def _threads(self, data: Record) -> None:
         for thread in _records(data.get("threads")):
@@ -158,7 +158,7 @@ _EVENTS: Final[Mapping[str, Callable[[Directory, Record], None]]] = {
     "THREAD_LIST_SYNC": Directory._threads,
 }
 #: Events that `Directory.take` reads.
-PLACE_EVENTS: Final = tuple(_EVENTS)
+CHANNEL_EVENTS: Final = tuple(_EVENTS)
 
 
 def _moment(value: object) -> int:

@@ -201,7 +201,7 @@ class InboundReader:
         object.__setattr__(self, "_mention", mention)
 
     def read(
-        self, message: LocatedMessage, place: ChannelInfo, directory: Directory
+        self, message: LocatedMessage, channel: ChannelInfo, directory: Directory
     ) -> Inbound | None:
         """Return the message, None if it is not for the bot.
 
@@ -216,13 +216,13 @@ class InboundReader:
         is_program = author.get("bot") or author.get("system") or data.get("webhook_id")
         if is_program or author["id"] == self.bot_id or data.get("type", 0) not in _WRITTEN:
             return None
-        text = self._addressed(data, place, directory)
-        return None if text is None else self._message(message, place, directory, author, text)
+        text = self._addressed(data, channel, directory)
+        return None if text is None else self._message(message, channel, directory, author, text)
 
     def _message(
         self,
         message: LocatedMessage,
-        place: ChannelInfo,
+        channel: ChannelInfo,
         directory: Directory,
         author: Record,
         text: str,
@@ -244,21 +244,21 @@ class InboundReader:
             return None
         if not text.startswith("/"):
             text = quotation(data, self.bot_id) + text
-        is_direct = place.guild_id is None
+        is_direct = channel.guild_id is None
         member = data.get("member")
         name = person(author, member)
         source = SessionSource(
             platform=Platform.DISCORD,
             # A thread belongs to its channel; one whose channel is not known stands for itself.
-            chat_id=place.parent_id or place.id,
-            chat_name=name if is_direct else directory.name_of(place),
+            chat_id=channel.parent_id or channel.id,
+            chat_name=name if is_direct else directory.name_of(channel),
             chat_type="dm" if is_direct else "group",
             user_id=author["id"],
             user_name=name,
-            thread_id=place.id if place.is_thread else None,
-            chat_topic=place.topic,
-            guild_id=place.guild_id,
-            parent_chat_id=place.parent_id,
+            thread_id=channel.id if channel.is_thread else None,
+            chat_topic=channel.topic,
+            guild_id=channel.guild_id,
+            parent_chat_id=channel.parent_id,
             message_id=message.message_id,
         )
         return Inbound(
@@ -269,11 +269,11 @@ class InboundReader:
             attachments=files,
             reply_to=answered(data),
             extra={DIRECT: True} if is_direct else {},
-            roles=() if is_direct else roles_of(member, place),
+            roles=() if is_direct else roles_of(member, channel),
             order=int(message.message_id),
         )
 
-    def _addressed(self, data: Record, place: ChannelInfo, directory: Directory) -> str | None:
+    def _addressed(self, data: Record, channel: ChannelInfo, directory: Directory) -> str | None:
         """Return the text without the bot's name before it, None if it is not for the bot.
 
         Every other mention stays as Discord writes it: ``<@1234>``.
@@ -283,13 +283,16 @@ class InboundReader:
             raise UnreadablePayload(f"The text has {len(text):,} characters; Discord sends 4,000.")
         found = self._mention.match(text)
         rest = text[found.end() :] if found else text
-        is_free = not self.needs_mention or self.free_channels & {place.id, place.parent_id or ""}
-        if place.guild_id is None or found or is_free or self._is_command(text):
+        is_free = not self.needs_mention or self.free_channels & {
+            channel.id,
+            channel.parent_id or "",
+        }
+        if channel.guild_id is None or found or is_free or self._is_command(text):
             return rest
         mentioned = {each.get("id") for each in records(data, "mentions")}
         if self.bot_id in mentioned or answered_author(data) == self.bot_id:
             return rest
-        guild = directory.guild_of(place)
+        guild = directory.guild_of(channel)
         roles = data.get("mention_roles")
         is_named = guild and guild.own_role and isinstance(roles, list) and guild.own_role in roles
         return rest if is_named else None
@@ -299,12 +302,12 @@ class InboundReader:
         return text.startswith("/") and name.lower() in self.commands
 
 
-def roles_of(member: object, place: ChannelInfo) -> tuple[str, ...]:
+def roles_of(member: object, channel: ChannelInfo) -> tuple[str, ...]:
     """Return the ids of a member's roles, including @everyone.
 
     @everyone has the id of the server, and Discord does not list it.
     """
     roles: object = member.get("roles") if isinstance(member, Mapping) else None
     named: Iterable[object] = roles if isinstance(roles, list) else ()
-    everyone = (place.guild_id,) if place.guild_id else ()
+    everyone = (channel.guild_id,) if channel.guild_id else ()
     return (*everyone, *(role for role in named if is_snowflake(role)))

@@ -19,7 +19,7 @@ from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.discord.client import PAGE, RestClient
 from hermes_sessions.gateway.platforms.discord.directory import (
-    PLACE_EVENTS,
+    CHANNEL_EVENTS,
     ChannelInfo,
     Directory,
 )
@@ -111,16 +111,16 @@ class Receiver:
     def is_on_a_server(self, channel_id: str) -> bool | None:
         """Tell whether a channel belongs to a server; None if Discord has not sent all servers."""
         is_complete = not self._directory.expected
-        place = self._directory.places.get(channel_id)
-        if place is None:
+        channel = self._directory.channels.get(channel_id)
+        if channel is None:
             return False if is_complete else None
-        return place.guild_id is not None
+        return channel.guild_id is not None
 
     def handlers(self) -> Mapping[str, Callable[[Any], None]]:
         """Return the handlers of events, by name."""
-        places = {name: self._learning(name) for name in PLACE_EVENTS}
+        channels = {name: self._learning(name) for name in CHANNEL_EVENTS}
         return {
-            **places,
+            **channels,
             "READY": self._start_session,
             "GUILD_CREATE": self._meet_guild,
             "MESSAGE_CREATE": self._hear,
@@ -205,8 +205,8 @@ class Receiver:
                 continue
             with suppress(UnreadablePayload):
                 message = locate(what)
-                place = self._directory.places.get(message.channel_id)
-                if message.guild_id is None or (place is not None and place.is_thread):
+                channel = self._directory.channels.get(message.channel_id)
+                if message.guild_id is None or (channel is not None and channel.is_thread):
                     rooms[message.channel_id] = message.guild_id or ""
         return rooms
 
@@ -225,7 +225,7 @@ class Receiver:
             return
         await self._take(data, None)
 
-    async def _take(self, data: object, place: ChannelInfo | None) -> None:
+    async def _take(self, data: object, channel: ChannelInfo | None) -> None:
         """Store a message if it is for the bot, and remember that the channel was read so far.
 
         Raises:
@@ -238,29 +238,31 @@ class Receiver:
             return
         inbound = None
         try:
-            place = place or await self._place_of(message)
-            inbound = self._read(message, place)
+            channel = channel or await self._channel_of(message)
+            inbound = self._read(message, channel)
             if inbound is not None and await self._offer(await self._with_roles(inbound, message)):
-                room_of = (place.guild_id or "") if place.is_thread or not place.guild_id else None
+                room_of = (
+                    (channel.guild_id or "") if channel.is_thread or not channel.guild_id else None
+                )
                 await self._marks.stored(message.channel_id, message.message_id, room_of)
                 return
         except UnreadablePayload as problem:
             self.skip(str(problem))
         await self._marks.passed(message.channel_id, message.message_id)
 
-    def _read(self, message: LocatedMessage, place: ChannelInfo) -> Inbound | None:
+    def _read(self, message: LocatedMessage, channel: ChannelInfo) -> Inbound | None:
         try:
-            return self._reader.read(message, place, self._directory)
+            return self._reader.read(message, channel, self._directory)
         except UnreadablePayload:
             raise
         except Exception as error:
             # A retry would fail in the same way, and the rest of a history would wait for it.
             raise UnreadablePayload(f"reading it failed: {where(error)}") from error
 
-    async def _place_of(self, message: LocatedMessage) -> ChannelInfo:
-        place = self._directory.places.get(message.channel_id)
-        if place is not None or message.guild_id is None:
-            return place or ChannelInfo(message.channel_id)
+    async def _channel_of(self, message: LocatedMessage) -> ChannelInfo:
+        channel = self._directory.channels.get(message.channel_id)
+        if channel is not None or message.guild_id is None:
+            return channel or ChannelInfo(message.channel_id)
         found = await self._find(message.channel_id, message.guild_id)
         return found or ChannelInfo(message.channel_id, guild_id=message.guild_id)
 
@@ -310,19 +312,19 @@ class Receiver:
         Raises:
             Stopped: the adapter is disconnecting; the rest is read at the next start.
         """
-        for place in await self._places_in(gap):
-            await self._read_on(place, is_unknown=gap.is_unknown)
+        for channel in await self._channels_in(gap):
+            await self._read_on(channel, is_unknown=gap.is_unknown)
 
-    async def _places_in(self, gap: _Gap) -> list[ChannelInfo]:
+    async def _channels_in(self, gap: _Gap) -> list[ChannelInfo]:
         rooms = self._marks.rooms_of(gap.guild_id)
         if gap.guild_id is None:
             private = await self._private_chats()
             return [ChannelInfo(room) for room in dict.fromkeys((*rooms, *gap.rooms, *private))]
-        listed = [each for each in self._directory.places_of(gap.guild_id) if each.holds_messages]
-        known = {place.id for place in listed}
+        listed = [each for each in self._directory.channels_of(gap.guild_id) if each.holds_messages]
+        known = {channel.id for channel in listed}
         # Threads sleep after a while, and are not listed then.
         asleep = [await self._find(room, gap.guild_id) for room in rooms if room not in known]
-        return [*listed, *(place for place in asleep if place is not None)]
+        return [*listed, *(channel for channel in asleep if channel is not None)]
 
     async def _private_chats(self) -> list[str]:
         """Return where those would write in private of whom that can be known: Discord does not
@@ -339,22 +341,22 @@ class Receiver:
                 logger.info("discord: no private chat with %s is known: %s", user_id, error)
         return list(self._private.values())
 
-    async def _read_on(self, place: ChannelInfo, *, is_unknown: bool) -> None:
+    async def _read_on(self, channel: ChannelInfo, *, is_unknown: bool) -> None:
         # What private chats ended with is never known.
-        last = None if is_unknown or place.guild_id is None else place.last_message_id
+        last = None if is_unknown or channel.guild_id is None else channel.last_message_id
         if last is not None and last <= self._marks.horizon:
             return
-        guild = self._directory.guild_of(place)
-        after = max(await self._after(place), guild.joined if guild else 0)
+        guild = self._directory.guild_of(channel)
+        after = max(await self._after(channel), guild.joined if guild else 0)
         if last is not None and last <= after:
             return
         while True:
             try:
-                page = await self._insist(partial(self._client.history, place.id, after))
+                page = await self._insist(partial(self._client.history, channel.id, after))
             except (Undeliverable, LoginRefused) as error:
-                logger.info("discord: channel %s has no history: %s", place.id, error)
+                logger.info("discord: channel %s has no history: %s", channel.id, error)
                 if isinstance(error, Undeliverable):
-                    await self._marks.forget(place.id)
+                    await self._marks.forget(channel.id)
                 return
             found = sorted(
                 (
@@ -365,17 +367,17 @@ class Receiver:
                 key=lambda each: int(each["id"]),
             )
             for each in found:
-                await self._take({**each, "channel_id": place.id}, place)
+                await self._take({**each, "channel_id": channel.id}, channel)
                 self._remember(each["id"])
             if len(page) < PAGE or not found or int(found[-1]["id"]) <= after:
                 return
             after = int(found[-1]["id"])
 
-    async def _after(self, place: ChannelInfo) -> int:
+    async def _after(self, channel: ChannelInfo) -> int:
         failures = 0
         while True:
             try:
-                return await self._marks.after(place.id)
+                return await self._marks.after(channel.id)
             except HermesSessionsError as error:
                 failures += 1
                 logger.warning("discord: the read positions are not available yet: %s", error)

@@ -13,9 +13,9 @@ from hermes_sessions.gateway.platforms.local.mapping import (
     PLATFORM,
     PROTOCOL,
     ChatAddress,
+    address_of,
     inbound_of,
     line_of,
-    place_of,
     read_line,
     text_in,
 )
@@ -57,14 +57,14 @@ class ClientConnection:
         self._writer = writer
         self._came = came
         self._saw = saw
-        self._place: ChatAddress | None = None
+        self._address: ChatAddress | None = None
         self._is_ending = asyncio.Event()
         self._messages: asyncio.Queue[Inbound | None] = asyncio.Queue(_MOST_WAITING)
         self._followed: set[asyncio.Task[None]] = set()
 
     def is_in(self, chat_id: str) -> bool:
         """Return whether the client is in a chat."""
-        return self._place is not None and self._place.chat_id == chat_id
+        return self._address is not None and self._address.chat_id == chat_id
 
     def write(self, line: bytes) -> None:
         """Send the client a line, unless it has stopped reading."""
@@ -108,18 +108,18 @@ class ClientConnection:
             hello = await self._next()
         if hello is None:
             return
-        self._place = place = place_of(hello, uid)
-        self.write(line_of("welcome", protocol=PROTOCOL, chat=place.chat))
+        self._address = address = address_of(hello, uid)
+        self.write(line_of("welcome", protocol=PROTOCOL, chat=address.chat))
         self._came(self)
         taking = asyncio.create_task(self._take_all())
         try:
             while (said := await self._next()) is not None:
                 if said["type"] == "message":
-                    await self._messages.put(inbound_of(said, place))
+                    await self._messages.put(inbound_of(said, address))
                 elif said["type"] == "seen":
                     self._saw(text_in(said, "key"))
                 elif said["type"] == "bye":
-                    self._beside(self._say_bye(place))
+                    self._beside(self._say_bye(address))
                 else:
                     raise UnreadablePayload(f"Unknown type {said['type'][:40]!r}.")
         finally:
@@ -196,9 +196,9 @@ class ClientConnection:
         self._followed.add(task)
         task.add_done_callback(self._followed.discard)
 
-    async def _say_bye(self, place: ChatAddress) -> None:
+    async def _say_bye(self, address: ChatAddress) -> None:
         """Tell the client that it has shown every message, and that this is stored."""
-        chat = Target(PLATFORM.value, place.chat_id)
+        chat = Target(PLATFORM.value, address.chat_id)
         try:
             async with asyncio.timeout(_BYE_SECONDS):
                 while await asyncio.to_thread(self._has_unsent, chat):  # noqa: ASYNC110 - in the store

@@ -74,7 +74,7 @@ class ChatAddress(NamedTuple):
         return f"{self.user}/{self.chat}" if self.user else self.chat
 
 
-def place_of(said: Mapping[str, Any], uid: int) -> ChatAddress:
+def address_of(said: Mapping[str, Any], uid: int) -> ChatAddress:
     """Return the place of a client from its hello.
 
     Raises:
@@ -91,7 +91,7 @@ def place_of(said: Mapping[str, Any], uid: int) -> ChatAddress:
     return ChatAddress(chat, user or None, uid)
 
 
-def inbound_of(said: Mapping[str, Any], place: ChatAddress) -> Inbound:
+def inbound_of(said: Mapping[str, Any], address: ChatAddress) -> Inbound:
     """Return a message for the gateway.
 
     Raises:
@@ -102,9 +102,9 @@ def inbound_of(said: Mapping[str, Any], place: ChatAddress) -> Inbound:
         raise UnreadablePayload("id must be 1 to 128 letters, digits or one of . _ @ + = : -")
     source = SessionSource(
         PLATFORM,
-        place.chat_id,
+        address.chat_id,
         # A name cannot be a number: a named user cannot pass as the user of this machine.
-        user_id=f"named:{place.user}" if place.user else str(place.uid),
+        user_id=f"named:{address.user}" if address.user else str(address.uid),
         message_id=message_id,
         # Only the user who started the gateway can open the socket.
         role_authorized=True,

@@ -137,8 +137,8 @@ class InboundReader:
             return text, False
         units = text.encode("utf-16-le", "surrogatepass")
         is_mentioned = False
-        places = [each for each in map(_place, mentions[:_MAX_FILES]) if each is not None]
-        for start, end, mention in sorted(places, key=lambda each: each[0], reverse=True):
+        spans = [each for each in map(_mention_span, mentions[:_MAX_FILES]) if each is not None]
+        for start, end, mention in sorted(spans, key=lambda each: each[0], reverse=True):
             if units[start:end].decode("utf-16-le", "replace") != _MENTION:
                 continue
             is_own = mention.get("number") == self.account
@@ -263,7 +263,7 @@ def _attachment(file: Record) -> Attachment:
     )
 
 
-def _place(mention: object) -> tuple[int, int, Record] | None:
+def _mention_span(mention: object) -> tuple[int, int, Record] | None:
     """Return the position of a mention, in bytes of UTF-16."""
     if not isinstance(mention, Mapping):
         return None

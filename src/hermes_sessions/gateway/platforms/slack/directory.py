@@ -55,20 +55,20 @@ class Directory:
         """Return the message with the names of its sender and its chat."""
         source = message.inbound.source
         is_private = source.chat_type == "dm"
-        person, place = await asyncio.gather(
+        person, channel = await asyncio.gather(
             self._find(source.user_id or "", self._client.person),
             # A private chat has the name of the other user.
             _nothing() if is_private else self._find(source.chat_id, self._client.channel),
         )
         name = _name_of(person)
-        is_group = not message.is_kind_known and place.get("is_mpim") is True
+        is_group = not message.is_kind_known and channel.get("is_mpim") is True
         return replace(
             message.inbound,
             source=replace(
                 source,
                 user_name=name,
-                chat_name=name if is_private else short(place.get("name")),
-                chat_topic=_topic_of(place),
+                chat_name=name if is_private else short(channel.get("name")),
+                chat_topic=_topic_of(channel),
                 chat_type="group" if is_group else source.chat_type,
             ),
         )
@@ -109,9 +109,9 @@ def _name_of(person: Record) -> str | None:
     return None
 
 
-def _topic_of(place: Record) -> str | None:
+def _topic_of(channel: Record) -> str | None:
     for name in ("purpose", "topic"):
-        about = place.get(name)
+        about = channel.get(name)
         if isinstance(about, Mapping) and (words := short(about.get("value"))):
             return words
     return None

@@ -189,7 +189,7 @@ class InboundReader:
         self, message: Record, chat: Record, chat_type: str, sender: Record, text: str
     ) -> Inbound | None:
         attachments, left_out = self._files(message)
-        text = "\n".join(part for part in (text, _place(message), *left_out) if part)
+        text = "\n".join(part for part in (text, _location(message), *left_out) if part)
         if not text and not attachments:
             return None  # a user joined, a topic was renamed, …
         text = introduction(message, text, self.bot_id) + text
@@ -327,11 +327,11 @@ def _answered(message: Record, thread_id: str | None) -> str | None:
     return None if answered == thread_id else answered
 
 
-def _place(message: Record) -> str:
+def _location(message: Record) -> str:
     """Return a description of content without text: a location, a contact."""
-    place = message.get("location")
-    if isinstance(place, Mapping):
-        return f"[Location: {place.get('latitude')!s:.32}, {place.get('longitude')!s:.32}]"
+    location = message.get("location")
+    if isinstance(location, Mapping):
+        return f"[Location: {location.get('latitude')!s:.32}, {location.get('longitude')!s:.32}]"
     contact = message.get("contact")
     if isinstance(contact, Mapping):
         return f"[Contact: {person(contact) or ''} {contact.get('phone_number')!s:.64}]"

@@ -183,28 +183,28 @@ def _take_rights(path: Path, unwanted: int, _open_store: OpenStore) -> str:
 
 
 def _space(subject: ExaminedStore) -> Iterable[Finding]:
-    place = Path(_real(subject)) if subject.is_file else subject.settings.home
-    size = place.stat().st_size if subject.is_file and place.exists() else 0
-    while not place.is_dir():
-        place = place.parent
-    facts = os.statvfs(place)
+    directory = Path(_real(subject)) if subject.is_file else subject.settings.home
+    size = directory.stat().st_size if subject.is_file and directory.exists() else 0
+    while not directory.is_dir():
+        directory = directory.parent
+    facts = os.statvfs(directory)
     free = facts.f_bavail * facts.f_frsize
     if free < max(_LEAST_FREE, size * _LEAST_PART):
-        yield Finding.of("disk-nearly-full", f"{free / 1_000_000:.1f} MB free in {place}.")
+        yield Finding.of("disk-nearly-full", f"{free / 1_000_000:.1f} MB free in {directory}.")
     elif facts.f_files and facts.f_favail < _LEAST_FILES:
-        yield Finding.of("disk-nearly-full", f"No more files can be created in {place}.")
+        yield Finding.of("disk-nearly-full", f"No more files can be created in {directory}.")
 
 
 # ── leftovers ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _left_behind(subject: ExaminedStore) -> Iterable[Finding]:
-    places = {subject.settings.home, subject.settings.backups.directory}
+    directories = {subject.settings.home, subject.settings.backups.directory}
     if subject.is_file:
-        places.add(Path(_real(subject)).parent)
-    for place in sorted(places):
-        if place.is_dir():
-            yield from _left_in(place, subject.clock())
+        directories.add(Path(_real(subject)).parent)
+    for directory in sorted(directories):
+        if directory.is_dir():
+            yield from _left_in(directory, subject.clock())
     spools = (subject.settings.home / "spool", subject.settings.home / "gateway" / "spool")
     for spool in spools:
         for done in sorted(spool.rglob(f"*{DONE}")):
@@ -216,8 +216,8 @@ def _left_behind(subject: ExaminedStore) -> Iterable[Finding]:
                 yield _left(coming)
 
 
-def _left_in(place: Path, now: float) -> Iterator[Finding]:
-    for path in sorted(place.iterdir()):
+def _left_in(directory: Path, now: float) -> Iterator[Finding]:
+    for path in sorted(directory.iterdir()):
         name = path.name
         suffix = next((each for each in _LOGS if name.endswith(each)), None)
         if suffix is not None and name.removesuffix(suffix).endswith((".db", ".sqlite")):

@@ -191,13 +191,13 @@ def _erase(
     is_theirs = is_first = False
     was_asked = False
     copies = _copies(tx, member, texts)
-    for place, (number, role, external_id) in enumerate(
+    for position, (number, role, external_id) in enumerate(
         tx.all(
             "SELECT id, role, external_id FROM messages WHERE session_id = ? ORDER BY ordinal",
             (member.id,),
         )
     ):
-        if place == 0 and has_summary:
+        if position == 0 and has_summary:
             gone.append(number)
             continue
         if role == "user":
