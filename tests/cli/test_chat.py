@@ -624,10 +624,10 @@ def test_the_model_on_this_machine_is_not_called_another(
     chosen = choose_model(load_settings(tmp_path).model, environ={})
     talk = mock.Mock()
     commands = TerminalCommands(talk, Console(environ={}), chosen)
-    asked = talk.conversation.agent
+    asked = talk.chat.agent
     with pytest.raises(InvalidInput, match="no other model on this machine"):
         commands.run(TypedCommand(MODEL, "gpt-4o"), Interrupt())
     for name in ("", "local"):
         commands.run(TypedCommand(MODEL, name), Interrupt())
         assert "Model: smollm2-135m, a tiny local model" in capsys.readouterr().err
-    assert talk.conversation.agent is asked
+    assert talk.chat.agent is asked

@@ -196,9 +196,9 @@ class Agent:
             yield from self.run_turn(session_id, content, interrupt=interrupt)
             return
         holder = f"an agent on {socket.gethostname()} (process {os.getpid()})"
-        with ConversationLease(self.db, session_id, holder, on_lost=interrupt.set) as holding:
-            holding_agent = replace(self, fence=holding.token)
-            yield from holding_agent.run_turn(session_id, content, interrupt=interrupt)
+        with ConversationLease(self.db, session_id, holder, on_lost=interrupt.set) as lease:
+            leased_agent = replace(self, fence=lease.token)
+            yield from leased_agent.run_turn(session_id, content, interrupt=interrupt)
 
     def _new_session(self, source: str) -> str:
         return self.db.create_session(source=source, model=self.asked_model)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from hermes_sessions.agent.chat import Chat, Origin
 from hermes_sessions.agent.compaction import compact
-from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.slash_commands import (
     CommandHandlers,
     TypedCommand,
@@ -197,7 +197,7 @@ class _CommandContext:
         return scope_of(entry, self._source, self._store)
 
     @contextmanager
-    def _holding(self, session_id: str) -> Iterator[int]:
+    def _with_lease(self, session_id: str) -> Iterator[int]:
         """Hold the lease of the session, so that nothing else writes to it; yield its fence."""
         lease = self._take_lease(session_id)
         try:
@@ -380,7 +380,7 @@ class _CommandContext:
         if target is None:
             raise NotFound(f"There is no session {_cut(name)!r}. /sessions lists yours.")
         # A turn that started now would answer in the conversation that the sender leaves.
-        with self._holding(entry.session_id):
+        with self._with_lease(entry.session_id):
             switched = self._store.switch_session(self._key, target, scope=scope)
         if switched is None:
             raise NotFound(f"There is no session {_cut(name)!r}. /sessions lists yours.")
@@ -413,7 +413,7 @@ class _CommandContext:
         asked = self._db.list_recent_user_messages(entry.session_id, 1)
         if not asked:
             raise InvalidInput("There is no question to ask again.")
-        with self._holding(entry.session_id) as fence:
+        with self._with_lease(entry.session_id) as fence:
             done = self._db.rewind_to_message(entry.session_id, asked[0]["id"], fence=fence)
         stored = self._commands.mailboxes.put(
             self._lane_id,
@@ -435,7 +435,7 @@ class _CommandContext:
         # A number longer than any count undoes everything.
         wanted = 10**_DIGITS if len(number) > _DIGITS else int(number or 1)
         entry = self._entry
-        with self._holding(entry.session_id) as fence:
+        with self._with_lease(entry.session_id) as fence:
             done = self._store.rewind_session(entry.session_id, wanted, fence=fence)
         if done is None:
             raise InvalidInput("There is nothing to undo.")
@@ -447,11 +447,9 @@ class _CommandContext:
     @handles("branch")
     def _branch(self, title: str) -> str:
         entry = self._entry
-        with self._agent(entry) as agent, self._holding(entry.session_id):
-            conversation = Conversation(
-                agent, Origin(self._source.platform.value), entry.session_id
-            )
-            branch_id = conversation.branch(title or None)
+        with self._agent(entry) as agent, self._with_lease(entry.session_id):
+            chat = Chat(agent, Origin(self._source.platform.value), entry.session_id)
+            branch_id = chat.branch(title or None)
             self._store.switch_session(self._key, branch_id, scope=self._scope())
         self._commands.evict(self._key)
         return f"Continuing in a copy: {branch_id} ({self._db.get_session_title(branch_id)})."

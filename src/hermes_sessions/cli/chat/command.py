@@ -155,7 +155,7 @@ def chat(
                         with buffered_keys() if can_prompt(console) else nullcontext():
                             repl.run()
             except TerminationRequested:
-                talk.conversation.leave(CLOSED)
+                talk.chat.leave(CLOSED)
                 raise
             finally:
                 talk.outage.close()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hermes_sessions.agent.chat import Chat, Origin
 from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS
 from hermes_sessions.agent.clients.port import ModelRefused
 from hermes_sessions.agent.compaction import estimated_tokens, is_nearly_full
-from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.title_generator import title_session
 from hermes_sessions.agent.tools.builtin import default_tools
@@ -89,7 +89,7 @@ class ChatController:
             pricing=chosen.pricing,
             unstored=self._keep,
         )
-        self.conversation = Conversation(agent, origin, session_id, clock=console.clock)
+        self.chat = Chat(agent, origin, session_id, clock=console.clock)
         self._view = TurnView(console)
         self._titling: threading.Thread | None = None
         #: Sessions that got a title here, or need none.
@@ -113,11 +113,11 @@ class ChatController:
             self.outage.report_pending()
             raise
         self._finish()
-        self.conversation.leave(CLOSED)
+        self.chat.leave(CLOSED)
         if self._console.as_json:
             self._console.print_json(
                 {
-                    "session_id": self.conversation.session_id,
+                    "session_id": self.chat.session_id,
                     "answer": "".join(self._view.answer),
                     "ended": "interrupted" if ended is None else ended.how,
                 }
@@ -134,7 +134,7 @@ class ChatController:
         self._tell(f"Model: {self._chosen.description}")
         if self.is_incognito:
             self._tell(ON)
-        session_id = self.conversation.session_id
+        session_id = self.chat.session_id
         if session_id is None:
             self._tell("/help shows the commands, Ctrl-C interrupts an answer, Ctrl-D leaves.")
             return
@@ -178,21 +178,21 @@ class ChatController:
         Raises as `OutageHandler.catch_up`.
         """
         try:
-            self.outage.catch_up(self.conversation)
+            self.outage.catch_up(self.chat)
         except STORE_UNAVAILABLE_ERRORS:
-            self.conversation.keep(text)
+            self.chat.keep(text)
             raise
 
     def _keep(self, session_id: str, message: Mapping[str, Any], fence: int | None) -> None:
-        self.outage.keep(session_id, message, fence, self.conversation.agent.asked_model)
+        self.outage.keep(session_id, message, fence, self.chat.agent.asked_model)
 
     def retry(self, interrupt: Interrupt) -> Ended | None:
         """Ask the last question again and show the answer; return how the turn ended. None if
         Ctrl-C ended it, or if the store was unavailable, which is shown.
         """
         try:
-            self.outage.catch_up(self.conversation)
-            ended = self._view.show(self.conversation.retry(interrupt=interrupt))
+            self.outage.catch_up(self.chat)
+            ended = self._view.show(self.chat.retry(interrupt=interrupt))
         except STORE_UNAVAILABLE_ERRORS as error:
             self.outage.failed(error)
             return None
@@ -203,8 +203,8 @@ class ChatController:
         """End the session and print how to resume it."""
         self._finish()
         try:
-            self.outage.catch_up(self.conversation)
-            session = self.conversation.leave(CLOSED)
+            self.outage.catch_up(self.chat)
+            session = self.chat.leave(CLOSED)
         except (*STORE_UNAVAILABLE_ERRORS, ConversationHeld, StaleFence) as error:
             self._tell(f"The end of the session could not be stored: {error}")
             self.outage.report_pending()
@@ -229,40 +229,40 @@ class ChatController:
         """Send a message, after compacting a session that is too long; return how the turn ended,
         None if Ctrl-C ended it.
         """
-        events = self.conversation.say(text, interrupt=interrupt, steering=steering)
+        events = self.chat.say(text, interrupt=interrupt, steering=steering)
         ended = self._view.show(events)
         error = ended.error if ended is not None else None
         if isinstance(error, ModelRefused) and error.too_long:
             self._tell("The session is too long for the model. Summarising it.")
-            with self.conversation.held(interrupt):
-                self.conversation.compress(interrupt=interrupt)
-                ended = self._view.show(self.conversation.answer(interrupt=interrupt))
+            with self.chat.held(interrupt):
+                self.chat.compress(interrupt=interrupt)
+                ended = self._view.show(self.chat.answer(interrupt=interrupt))
         self._title_in_background()
         return ended
 
     def _compact_if_needed(self, interrupt: Interrupt) -> None:
-        model = self.conversation.agent.model
+        model = self.chat.agent.model
         length = replace(self._chosen, model=model).context_length
         if length is not None and is_nearly_full(self._used_tokens(), length):
             self._tell("The session has nearly reached the context limit. Summarising it.")
-            self.conversation.compress(interrupt=interrupt)
+            self.chat.compress(interrupt=interrupt)
 
     def _used_tokens(self) -> int:
         """Return the tokens that the last answer used, estimated if the endpoint reports none;
         0 without an answer.
         """
-        usage, session_id = self._view.usage, self.conversation.session_id
+        usage, session_id = self._view.usage, self.chat.session_id
         if usage is None or session_id is None:
             return 0
         counted = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return counted or estimated_tokens(self._db.get_messages_as_conversation(session_id))
 
     def _title_in_background(self) -> None:
-        session_id = self.conversation.session_id
+        session_id = self.chat.session_id
         if session_id is None or session_id in self._titled:
             return
         self._titled.add(session_id)
-        agent = self.conversation.agent
+        agent = self.chat.agent
         client = None if self._chosen.is_local else agent.client
         self._titling = threading.Thread(
             target=self._give_title, args=(session_id, client, agent), daemon=True

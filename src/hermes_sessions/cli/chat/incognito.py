@@ -14,7 +14,7 @@ from hermes_sessions.storage.care.health import HEALTHY, HealthWatch
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
-    from hermes_sessions.agent.conversation import Conversation
+    from hermes_sessions.agent.chat import Chat
     from hermes_sessions.cli.console import Console
 
 SIGN: Final = "[incognito] "
@@ -58,7 +58,7 @@ class IncognitoOutageHandler(OutageHandler):
     def store_leftovers(self) -> None:
         """Do nothing: earlier messages belong to another store."""
 
-    def catch_up(self, conversation: Conversation) -> None:
+    def catch_up(self, chat: Chat) -> None:
         """Do nothing: no messages wait."""
 
     def worked(self) -> None:

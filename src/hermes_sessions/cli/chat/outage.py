@@ -17,7 +17,7 @@ from hermes_sessions.errors import HermesSessionsError, StoreError, StoreIOError
 from hermes_sessions.storage.care.health import HEALTHY, Health, HealthWatch, State
 
 if TYPE_CHECKING:
-    from hermes_sessions.agent.conversation import Conversation, Origin
+    from hermes_sessions.agent.chat import Chat, Origin
     from hermes_sessions.cli.console import Console
     from hermes_sessions.config.settings import Settings
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -93,7 +93,7 @@ class OutageHandler:
             self._tell(f"{number} from earlier chats could not be stored yet: {error}")
         self.health.waits(self._spool.waiting)
 
-    def catch_up(self, conversation: Conversation) -> None:
+    def catch_up(self, chat: Chat) -> None:
         """Store spooled messages before the next one is sent, so that their order is kept.
 
         Raises:
@@ -102,7 +102,7 @@ class OutageHandler:
         """
         if not self._spool.waiting:
             return
-        conversation.release_leftover_lease()
+        chat.release_leftover_lease()
         try:
             number = self._spool.store_all(self._db)
         except OSError as error:
@@ -110,7 +110,7 @@ class OutageHandler:
                 raise
             raise StoreIOError(f"Cannot use {self._spool.directory}: {error}") from error
         self.worked()
-        conversation.switch_to_spooled_session()
+        chat.switch_to_spooled_session()
         self._tell_stored(number)
 
     def worked(self) -> None:

@@ -59,9 +59,9 @@ class TerminalCommands:
     is_leaving = False
 
     def __init__(self, talk: ChatController, console: Console, chosen: ChosenModel) -> None:
-        self._chat = talk
-        self._conversation = talk.conversation
-        self._db = self._conversation.agent.db
+        self._controller = talk
+        self._chat = talk.chat
+        self._db = self._chat.agent.db
         self._console = console
         self._chosen = chosen
         self.jobs = ImmediateJobQueue(lambda _job, _interrupt: None)
@@ -104,16 +104,16 @@ class TerminalCommands:
 
     @handles("new")
     def _new(self, title: str, _interrupt: Interrupt) -> None:
-        self._conversation.start_new(title or None)
+        self._chat.start_new(title or None)
         self._tell("A new session starts with your next message.")
 
     @handles("title")
     def _title(self, text: str, _interrupt: Interrupt) -> None:
         if text:
-            self._tell(f"Title: {one_line(self._conversation.set_title(text))}")
+            self._tell(f"Title: {one_line(self._chat.set_title(text))}")
             return
-        title = self._conversation.title
-        session = self._conversation.session_id or "not stored yet"
+        title = self._chat.title
+        session = self._chat.session_id or "not stored yet"
         self._tell(f"{session}: {one_line(title) if title else 'no title'}")
 
     @handles("sessions")
@@ -128,7 +128,7 @@ class TerminalCommands:
         self._console.tell(
             numbered_sessions(
                 rows,
-                current=self._conversation.session_id,
+                current=self._chat.session_id,
                 now=self._console.clock(),
                 style=self._console.style,
             )
@@ -142,11 +142,11 @@ class TerminalCommands:
             return
         number = int(name) if name.isdecimal() and len(name) < 4 else 0
         if 1 <= number <= len(self._numbered):
-            self._conversation.switch_to(self._numbered[number - 1])
+            self._chat.switch_to(self._numbered[number - 1])
         else:
-            self._conversation.switch_to(find_session(self._db, name)["id"])
-        session_id = self._conversation.session_id or ""
-        self._chat.recall(session_id)
+            self._chat.switch_to(find_session(self._db, name)["id"])
+        session_id = self._chat.session_id or ""
+        self._controller.recall(session_id)
         self._tell(f"Continuing {session_id}.")
 
     @handles("search")
@@ -163,12 +163,12 @@ class TerminalCommands:
     @handles("compress")
     def _compress(self, focus: str, interrupt: Interrupt) -> None:
         self._tell(f"Summarising{self._console.style.ellipsis}")
-        self._conversation.compress(focus or None, interrupt=interrupt)
-        self._tell(f"Continuing with the summary in {self._conversation.session_id}.")
+        self._chat.compress(focus or None, interrupt=interrupt)
+        self._tell(f"Continuing with the summary in {self._chat.session_id}.")
 
     @handles("retry")
     def _retry(self, _argument: str, interrupt: Interrupt) -> None:
-        ended = self._chat.retry(interrupt)
+        ended = self._controller.retry(interrupt)
         if ended is not None and ended.error is not None:
             raise ended.error
 
@@ -178,21 +178,19 @@ class TerminalCommands:
             raise InvalidInput("Say how many exchanges to undo: /undo 2")
         # A number longer than any count undoes everything.
         wanted = 10**_DIGITS if len(number) > _DIGITS else int(number or 1)
-        done = self._conversation.undo(wanted)
+        done = self._chat.undo(wanted)
         undone = counted(done["exchanges"], "exchange")
         text = cut(one_line(done["text"] or ""), 60, self._console.style.ellipsis)
         self._tell(f"Undid {undone}, from: {text}")
 
     @handles("branch")
     def _branch(self, title: str, _interrupt: Interrupt) -> None:
-        branch_id = self._conversation.branch(title or None)
-        self._tell(
-            f"Continuing in a copy: {branch_id} ({one_line(self._conversation.title or '')})."
-        )
+        branch_id = self._chat.branch(title or None)
+        self._tell(f"Continuing in a copy: {branch_id} ({one_line(self._chat.title or '')}).")
 
     @handles("handoff")
     def _handoff(self, platform: str, _interrupt: Interrupt) -> None:
-        require_stored("Handing off", incognito=self._chat.is_incognito)
+        require_stored("Handing off", incognito=self._controller.is_incognito)
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to hand off yet.")
@@ -209,9 +207,9 @@ class TerminalCommands:
 
     @handles("status")
     def _status(self, _argument: str, _interrupt: Interrupt) -> None:
-        asked = replace(self._chosen, model=self._conversation.agent.model)
+        asked = replace(self._chosen, model=self._chat.agent.model)
         self._tell(f"Model: {one_line(asked.description)}")
-        health = self._chat.outage.health.now
+        health = self._controller.outage.health.now
         if not health.is_healthy:
             self._tell(f"Store: {health.state.value}: {one_line(health.why or '')}")
         session = self._session()
@@ -262,11 +260,11 @@ class TerminalCommands:
 
     @handles("incognito")
     def _incognito(self, _argument: str, _interrupt: Interrupt) -> None:
-        self._tell(ON if self._chat.is_incognito else OFF)
+        self._tell(ON if self._controller.is_incognito else OFF)
 
     @handles("export")
     def _export(self, name: str, _interrupt: Interrupt) -> None:
-        require_stored("Exporting", incognito=self._chat.is_incognito)
+        require_stored("Exporting", incognito=self._controller.is_incognito)
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to export yet.")
@@ -275,12 +273,12 @@ class TerminalCommands:
 
     @handles("model")
     def _model(self, name: str, _interrupt: Interrupt) -> None:
-        agent = self._conversation.agent
+        agent = self._chat.agent
         if self._chosen.is_local:
             self._require_local(name)
             self._tell(f"Model: {self._chosen.description}")
         elif name:
-            self._conversation.agent = agent.with_model(name)
+            self._chat.agent = agent.with_model(name)
             self._tell(f"Using {one_line(name)} from now on.")
         else:
             self._tell(
@@ -297,7 +295,7 @@ class TerminalCommands:
             )
 
     def _session(self) -> SessionRecord | None:
-        held = self._conversation.session_id
+        held = self._chat.session_id
         return self._db.get_session(held) if held else None
 
 

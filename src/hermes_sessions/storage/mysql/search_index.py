@@ -38,17 +38,17 @@ from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
 
 #: Characters of documents that one statement stores.
-_STORED_AT_ONCE: Final = 1_000_000
+_CHARACTERS_PER_STATEMENT: Final = 1_000_000
 #: Documents younger than this may be missing in FULLTEXT.
 _RECENT: Final = "written > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND"
 #: Limits of scanning documents before FULLTEXT is used: the first scan, the second, the longest,
 #: documents added to it per wanted match, the most matches to scan for, and the titles to scan.
-_FIRST_LOOK: Final = 500
-_SECOND_LOOK: Final = 1_500
-_LONGEST_LOOK: Final = 3_000
-_LONGER_FOR_EACH: Final = 16
-_MOST_LOOKED_FOR: Final = 1_000
-_TITLES_LOOKED_AT: Final = 5_000
+_FIRST_SCAN: Final = 500
+_SECOND_SCAN: Final = 1_500
+_LONGEST_SCAN: Final = 3_000
+_SCANNED_PER_MATCH: Final = 16
+_MAX_SCANNED_MATCHES: Final = 1_000
+_SCANNED_TITLES: Final = 5_000
 _MATCH: Final = "MATCH (tokens) AGAINST (? IN BOOLEAN MODE)"
 #: No table, no column, no FULLTEXT index, damage, or rebuilt since this transaction began.
 _DAMAGE: Final = frozenset({1034, 1054, 1146, 1191, 1194, 1195, 1412, 1712, 1877, 1932})
@@ -75,7 +75,7 @@ class _Superset:
     def any(self, texts: Sequence[str]) -> str:
         return "(" + " ".join(texts) + ")"
 
-    def but_not(self, wanted: str, unwanted: str) -> str:  # noqa: ARG002
+    def exclude(self, wanted: str, unwanted: str) -> str:  # noqa: ARG002
         self.is_whole = False
         return wanted
 
@@ -93,7 +93,7 @@ class _Exact:
     def any(self, texts: Sequence[str]) -> str:
         return "(" + " OR ".join(texts) + ")"
 
-    def but_not(self, wanted: str, unwanted: str) -> str:
+    def exclude(self, wanted: str, unwanted: str) -> str:
         return f"({wanted} AND NOT {unwanted})"
 
 
@@ -125,11 +125,11 @@ _CUT: Final = _Query(f"+{CUT}", _EXACT.phrase([CUT], prefix=False), is_checked=F
 class FulltextIndex(ServerIndex[_Query]):
     """See `SearchIndex`."""
 
-    def __init__(self, make_anew: Callable[[], None]) -> None:
-        """*make_anew* drops and creates the table, on a separate connection: the server commits the
+    def __init__(self, recreate: Callable[[], None]) -> None:
+        """*recreate* drops and creates the table, on a separate connection: the server commits the
         open transaction of the connection on which that is done.
         """
-        self._make_anew = make_anew
+        self._recreate = recreate
 
     def add(self, tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
         """See `SearchIndex.add`."""
@@ -138,7 +138,7 @@ class FulltextIndex(ServerIndex[_Query]):
         for document in documents:
             waiting.append(document)
             size += len(document.tokens)
-            if size > _STORED_AT_ONCE:
+            if size > _CHARACTERS_PER_STATEMENT:
                 _store(tx, waiting)
                 waiting, size = [], 0
         if waiting:
@@ -148,7 +148,7 @@ class FulltextIndex(ServerIndex[_Query]):
         """See `SearchIndex.clear`."""
         try:
             # It is not sound until this transaction adds the sentinel.
-            self._make_anew()
+            self._recreate()
         except StoreReadOnly as refused:
             # This user may change rows, but not tables.
             tx.run("DELETE FROM search_documents")
@@ -196,12 +196,12 @@ class FulltextIndex(ServerIndex[_Query]):
         order: Order,
         span: IdRange,
     ) -> list[int]:
-        if order not in ("last stored", "first stored") or limit > _MOST_LOOKED_FOR:
-            return _asked(tx, query, where, limit, order, span)
-        found, rest = _looked_at(tx, query, where, limit, order, span)
+        if order not in ("last stored", "first stored") or limit > _MAX_SCANNED_MATCHES:
+            return _search(tx, query, where, limit, order, span)
+        found, rest = _scan(tx, query, where, limit, order, span)
         if rest is None:
             return found
-        return found + _asked(tx, query, where, limit - len(found), order, rest)
+        return found + _search(tx, query, where, limit - len(found), order, rest)
 
     def _not_matching(self, query: _Query) -> SQLCondition:
         # In a separate subquery, so that it runs once and not for each message.
@@ -226,22 +226,22 @@ class FulltextIndex(ServerIndex[_Query]):
         if row is None or row[0] is None:
             return []
         # Titles are short and few: a scan is faster than finding all messages with the words.
-        edge = row[0] + _TITLES_LOOKED_AT
+        edge = row[0] + _SCANNED_TITLES
         near = titles & SQLCondition("number < ?", (edge,))
         select = SQLCondition(
             f"SELECT number FROM search_documents WHERE {near.sql} AND {query.condition}",
             near.params,
         )
-        found = _first(tx, select, limit)
+        found = _first_numbers(tx, select, limit)
         if len(found) < limit and edge < 0:
             matching = query.numbers(SQLCondition("number < 0 AND number >= ?", (edge,)))
-            found += _first(tx, matching, limit - len(found))
+            found += _first_numbers(tx, matching, limit - len(found))
         return found
 
     def has_truncated_message(self, tx: ReadTransaction, where: SQLCondition) -> bool:
         """See `SearchIndex.has_truncated_message`."""
         with _translate_damage():
-            return bool(_asked(tx, _CUT, where, 1, "last stored", EVERYWHERE))
+            return bool(_search(tx, _CUT, where, 1, "last stored", EVERYWHERE))
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def _store(tx: WriteTransaction, documents: Sequence[IndexDocument]) -> None:
         )
 
 
-def _looked_at(
+def _scan(
     tx: ReadTransaction, query: _Query, where: SQLCondition, limit: int, order: Order, span: IdRange
 ) -> tuple[list[int], IdRange | None]:
     """Scan the first documents in this order; return the matches and where to continue, if at all.
@@ -278,7 +278,7 @@ def _looked_at(
     is_last = order == "last stored"
     end = "MAX(number)" if is_last else "MIN(number)"
     found: list[int] = []
-    looked, size = 0, _FIRST_LOOK
+    scanned, size = 0, _FIRST_SCAN
     while True:
         bound = span.as_sql("number")
         row = tx.one(f"SELECT {end} FROM search_documents WHERE {bound.sql}", bound.params)
@@ -296,20 +296,20 @@ def _looked_at(
             (*bound.params, *where.params, limit - len(found)),
         )
         found += [row[0] for row in rows]
-        looked += size
+        scanned += size
         if len(found) >= limit:
             return found, None
         span = span._replace(below=edge + 1) if is_last else span._replace(above=edge - 1)
-        needed = looked * (limit - len(found)) // max(1, len(found))
-        if looked + needed <= _LONGEST_LOOK + _LONGER_FOR_EACH * limit:
-            size = max(needed, _FIRST_LOOK)
-        elif looked < _SECOND_LOOK:
-            size = _SECOND_LOOK
+        needed = scanned * (limit - len(found)) // max(1, len(found))
+        if scanned + needed <= _LONGEST_SCAN + _SCANNED_PER_MATCH * limit:
+            size = max(needed, _FIRST_SCAN)
+        elif scanned < _SECOND_SCAN:
+            size = _SECOND_SCAN
         else:
             return found, span
 
 
-def _asked(
+def _search(
     tx: ReadTransaction, query: _Query, where: SQLCondition, limit: int, order: Order, span: IdRange
 ) -> list[int]:
     """Return matches that FULLTEXT finds."""
@@ -323,7 +323,7 @@ def _asked(
     return [row[0] for row in rows]
 
 
-def _first(tx: ReadTransaction, select: SQLCondition, limit: int) -> list[int]:
+def _first_numbers(tx: ReadTransaction, select: SQLCondition, limit: int) -> list[int]:
     rows = tx.all(
         f"SELECT number FROM ({select.sql}) AS found ORDER BY number LIMIT ?",
         (*select.params, limit),

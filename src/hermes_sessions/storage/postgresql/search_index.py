@@ -73,7 +73,7 @@ class _TSQuerySyntax:
     def any(self, texts: Sequence[str]) -> str:
         return "(" + " | ".join(texts) + ")"
 
-    def but_not(self, wanted: str, unwanted: str) -> str:
+    def exclude(self, wanted: str, unwanted: str) -> str:
         if _CROWDED in unwanted:
             # The tsvector may lack positions: the text decides.
             return f"({wanted} & (!{unwanted} | '{_CROWDED}'))"

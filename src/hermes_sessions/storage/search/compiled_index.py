@@ -53,7 +53,7 @@ class Syntax(Protocol):
     def any(self, texts: Sequence[str]) -> str:
         """Return the disjunction of two or more expressions."""
 
-    def but_not(self, wanted: str, unwanted: str) -> str:
+    def exclude(self, wanted: str, unwanted: str) -> str:
         """Return *wanted* AND NOT *unwanted*."""
 
 
@@ -99,7 +99,7 @@ class _Compiler:
             return Expression(self._one_of(unwanted), True, exact, has_absent)
         text = self._all_of(wanted)
         if unwanted:
-            text = self._syntax.but_not(text, self._one_of(unwanted))
+            text = self._syntax.exclude(text, self._one_of(unwanted))
         return Expression(text, False, exact, has_absent)
 
     def _any(self, compiled: list[Expression | None]) -> Expression | None:
@@ -117,7 +117,7 @@ class _Compiler:
         # a OR NOT b  =  NOT (b AND NOT a)
         text = self._all_of(unwanted)
         if wanted:
-            text = self._syntax.but_not(text, self._one_of(wanted))
+            text = self._syntax.exclude(text, self._one_of(wanted))
         return Expression(text, True, exact, has_absent)
 
     def _all_of(self, texts: list[str]) -> str:

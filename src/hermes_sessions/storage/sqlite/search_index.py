@@ -330,7 +330,7 @@ class _FTS5Syntax:
     def any(self, texts: Sequence[str]) -> str:
         return "(" + " OR ".join(texts) + ")"
 
-    def but_not(self, wanted: str, unwanted: str) -> str:
+    def exclude(self, wanted: str, unwanted: str) -> str:
         return f"({wanted} NOT {unwanted})"
 
 

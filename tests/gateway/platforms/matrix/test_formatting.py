@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.matrix.formatting import (
     TEXT_BYTES,
     edit_content,
     message_content,
-    readable,
+    sendable,
     to_html,
     transaction_id,
 )
@@ -95,7 +95,7 @@ def test_whatever_is_written_the_html_is_whole(markdown: str) -> None:
 
 
 def test_what_cannot_be_sent_is_replaced() -> None:
-    assert readable("\ud83d NUL\0 bell\a\r\nend\t") == "\ufffd NUL? bell?\nend\t"
+    assert sendable("\ud83d NUL\0 bell\a\r\nend\t") == "\ufffd NUL? bell?\nend\t"
 
 
 def test_a_message_calls_nobody_by_accident() -> None:

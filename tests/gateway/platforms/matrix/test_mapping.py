@@ -12,17 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.matrix.attachments import FileKey, Reference, reference_of
+from hermes_sessions.gateway.platforms.matrix.attachments import (
+    FileKey,
+    MediaReference,
+    reference_of,
+)
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomTimeline
-from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomDetails, with_edits
 from hermes_sessions.gateway.platforms.matrix.sync_reader import all_new_events, since_invited
 from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
 from hermes_sessions.model.lane import build_session_key
 
 BOT, ANNA, BERT = "@hermes:example.org", "@anna:example.org", "@bert:other.org"
 NAMES = {BOT: "Hermes", ANNA: "Anna", BERT: "Bert"}
-DIRECT = RoomView("!dm:example.org", is_direct=True, names=NAMES)
-GROUP = RoomView("!group:example.org", "The group", "Everything", names=NAMES)
+DIRECT = RoomDetails("!dm:example.org", is_direct=True, names=NAMES)
+GROUP = RoomDetails("!group:example.org", "The group", "Everything", names=NAMES)
 READER = InboundReader(BOT, commands=frozenset({"new"}), max_file_bytes=1000)
 
 
@@ -40,11 +44,11 @@ def event(body: object = "Hello", **changes: Any) -> dict[str, Any]:
     return made | changes
 
 
-def read(given: dict[str, Any], room: RoomView = DIRECT) -> Inbound | None:
+def read(given: dict[str, Any], room: RoomDetails = DIRECT) -> Inbound | None:
     return READER.read(given, room)
 
 
-def text(given: dict[str, Any], room: RoomView = DIRECT) -> str:
+def text(given: dict[str, Any], room: RoomDetails = DIRECT) -> str:
     inbound = read(given, room)
     assert inbound is not None
     return inbound.text
@@ -199,7 +203,7 @@ def test_files_come_by_reference() -> None:
     assert inbound is not None
     (file,) = inbound.attachments
     assert (inbound.text, file.kind, file.name, file.size) == ("", "photo", "cat.png", 900)
-    assert reference_of(file) == Reference("example.org", "abc")
+    assert reference_of(file) == MediaReference("example.org", "abc")
     image["content"] |= {"filename": "cat.png", "body": "My cat"}
     assert text(image) == "My cat"
     image["content"]["info"] = {"size": 1001}
@@ -213,7 +217,7 @@ def test_an_encrypted_file_keeps_its_key() -> None:
     file = {"url": "mxc://x/y", "key": {"k": "K"}, "iv": "I", "hashes": {"sha256": "H"}}
     inbound = read(event("x", msgtype="m.audio", file=file))
     assert inbound is not None
-    assert reference_of(inbound.attachments[0]) == Reference("x", "y", FileKey("K", "I", "H"))
+    assert reference_of(inbound.attachments[0]) == MediaReference("x", "y", FileKey("K", "I", "H"))
     with pytest.raises(Undeliverable):
         reference_of(inbound.attachments[0].__class__("other", "file:///etc/passwd"))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from nio import RoomMessagesResponse, SyncResponse
 
-from hermes_sessions.gateway.platforms.matrix.client import without_unreadable_events
+from hermes_sessions.gateway.platforms.matrix.client import drop_unparsable_events
 
 GOOD: dict[str, Any] = {
     "type": "m.room.message",
@@ -31,9 +31,9 @@ def answer(part: str, events: list[Any]) -> dict[str, Any]:
 
 def test_what_can_be_read_stays_as_it_was() -> None:
     whole = answer("timeline", [GOOD, GOOD])
-    assert without_unreadable_events(copy.deepcopy(whole)) == (whole, 0)
+    assert drop_unparsable_events(copy.deepcopy(whole)) == (whole, 0)
     for other in (None, [], 5, {}):
-        assert without_unreadable_events(other) == (other, 0)
+        assert drop_unparsable_events(other) == (other, 0)
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,12 @@ def test_what_can_be_read_stays_as_it_was() -> None:
 )
 @pytest.mark.parametrize("bad", BAD[:4])
 def test_one_bad_event_is_left_out_alone(part: str, bad: Any) -> None:
-    found, dropped = without_unreadable_events(answer(part, [bad]))
+    found, dropped = drop_unparsable_events(answer(part, [bad]))
     assert (found, dropped) == (answer(part, []), 1)
     assert isinstance(SyncResponse.from_dict(found), SyncResponse)
 
 
 def test_pages_of_a_history() -> None:
-    found, dropped = without_unreadable_events(
-        {"chunk": [GOOD, *BAD, GOOD], "start": "a", "end": "b"}
-    )
+    found, dropped = drop_unparsable_events({"chunk": [GOOD, *BAD, GOOD], "start": "a", "end": "b"})
     assert (found["chunk"], dropped) == ([GOOD, GOOD], len(BAD))
     assert isinstance(RoomMessagesResponse.from_dict(found, "!r:x"), RoomMessagesResponse)

@@ -45,15 +45,15 @@ def test_slack_asks_for_another_socket(
 def test_what_is_being_taken_is_acknowledged_before_the_socket_is_left(
     messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_mode, "_LEAVING_SECONDS", 60)
+    monkeypatch.setattr(socket_mode, "_CLOSE_SECONDS", 60)
     asked = asyncio.Event()
-    replaced = SocketMode._is_replaced
+    replaced = SocketMode._wants_new_socket
 
     async def noticed(mode: SocketMode, message: Mapping[str, Any]) -> bool:
         asked.set()
         return await replaced(mode, message)
 
-    monkeypatch.setattr(SocketMode, "_is_replaced", noticed)
+    monkeypatch.setattr(SocketMode, "_wants_new_socket", noticed)
 
     async def act(harness: AdapterHarness) -> None:
         gate = harness.services.hold()
@@ -169,7 +169,7 @@ def test_a_message_is_worth_more_than_what_would_be_known_besides(
     async def fail(_directory: Directory, _letter: object) -> object:
         raise ZeroDivisionError("nobody thought of that")
 
-    monkeypatch.setattr(Directory, "completed", fail)
+    monkeypatch.setattr(Directory, "with_names", fail)
 
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello")

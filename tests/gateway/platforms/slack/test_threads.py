@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Receipt, Target
-from hermes_sessions.gateway.platforms.slack.threads import Threads, quoted
+from hermes_sessions.gateway.platforms.slack.threads import FollowedThreads, quoted
 from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
     BERT,
@@ -167,14 +167,14 @@ def test_as_many_threads_as_there_are(messenger: FakeSlack) -> None:
     """The newest are remembered."""
 
     async def act(harness: AdapterHarness) -> None:
-        threads = Threads(harness.services, "T1")
+        threads = FollowedThreads(harness.services, "T1")
         for number in range(250):
             await threads.follow("C1", f"{number}.0")
         await threads.follow("C1", "200.0")
         assert not await threads.is_followed("C1", "49.0")
         assert await threads.is_followed("C1", "50.0")
-        assert await Threads(harness.services, "T1").is_followed("C1", "249.0")
-        assert not await Threads(harness.services, "T2").is_followed("C1", "249.0")
+        assert await FollowedThreads(harness.services, "T1").is_followed("C1", "249.0")
+        assert not await FollowedThreads(harness.services, "T2").is_followed("C1", "249.0")
 
     run_adapter(messenger, act)
 

@@ -10,10 +10,10 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.message_progress import HasStore, progress_watcher
 from hermes_sessions.gateway.metrics import GatewayMetrics
-from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.mapping import PLATFORM
 from hermes_sessions.gateway.platforms.api.routes import PROBES, Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
+from hermes_sessions.gateway.platforms.api.store_access import StoreAccess
 from hermes_sessions.gateway.platforms.http_server import Listener, ServerLimits
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
@@ -61,7 +61,7 @@ class ApiAdapter(Adapter):
             self._ending,
             MODEL,
             progress_watcher(services),
-            Conversations(services.store) if isinstance(services, HasStore) else None,
+            StoreAccess(services.store) if isinstance(services, HasStore) else None,
         )
         patience = ServerLimits(
             head_seconds=settings.head_seconds, connections=settings.max_connections

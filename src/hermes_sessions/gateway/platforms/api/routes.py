@@ -29,7 +29,6 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.gateway.events import Inbound, Receipt
 from hermes_sessions.gateway.metrics import CONTENT_TYPE, GatewayMetrics
-from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.api.formatting import (
     DONE,
@@ -66,6 +65,7 @@ from hermes_sessions.gateway.platforms.api.request_reader import (
     require_token,
 )
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
+from hermes_sessions.gateway.platforms.api.store_access import StoreAccess
 from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services
 from hermes_sessions.storage.logs import Logger, where
 
@@ -111,7 +111,7 @@ class Api:
     #: Follows a message by its number.
     watch: Callable[[int], AsyncIterator[Progress]]
     #: None if there is no store to read.
-    conversations: Conversations | None = None
+    store_access: StoreAccess | None = None
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -205,9 +205,9 @@ class Api:
         conversation = uuid.uuid4().hex if named is None else checked_id(named, SESSION_HEADER)
         # The earlier messages of a conversation with an id are already in the store.
         earlier = asked.earlier if named is None else []
-        if self.conversations is not None:
+        if self.store_access is not None:
             await asyncio.to_thread(
-                self.conversations.begin, conversation, user, system=asked.system, earlier=earlier
+                self.store_access.begin, conversation, user, system=asked.system, earlier=earlier
             )
         message_id = _message_id(request, None)
         receipt = await self._accept(inbound_of(conversation, user, asked.text, message_id))
@@ -227,8 +227,8 @@ class Api:
     async def _accept(self, inbound: Inbound) -> Receipt:
         if self.ending.is_set():
             raise ApiError(503, "The gateway is stopping. Try again.", code="restarting")
-        if self.conversations is not None:
-            self.conversations.require_size(inbound.text)
+        if self.store_access is not None:
+            self.store_access.require_size(inbound.text)
         return await self.services.accept(inbound)
 
     def _follow(self, receipt: Receipt) -> AsyncIterator[Progress | None]:
@@ -313,10 +313,10 @@ class Api:
         return JsonResponse(page | {"session_id": session_id})
 
     @property
-    def _readable(self) -> Conversations:
-        if self.conversations is None:
+    def _readable(self) -> StoreAccess:
+        if self.store_access is None:
             raise ApiError(503, "There is no store to read.", code="no_store")
-        return self.conversations
+        return self.store_access
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────

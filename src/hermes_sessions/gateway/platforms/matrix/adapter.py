@@ -122,7 +122,7 @@ class MatrixAdapter(Adapter):
                 self._device_folder.load_position, identity.user_id, identity.device_id or ""
             )
             self._news = await client.sync(self._since, 0, whole_state=True)
-            await client.encrypting.keep_up()
+            await client.encrypting.sync_keys()
         except BaseException:
             await client.close()
             raise
@@ -192,7 +192,7 @@ class MatrixAdapter(Adapter):
                 client.sync(self._since, self._settings.sync_seconds, whole_state=False)
             )
             self._is_connected = True
-            await client.encrypting.keep_up()
+            await client.encrypting.sync_keys()
         if self._waiting is None:
             self._invitations.add(self._news.invitations)
             found = await reading.read(self._news, self._since, self._ending.result_unless_stopped)
@@ -243,7 +243,11 @@ class MatrixAdapter(Adapter):
 
     def chat_type_of(self, chat_id: str) -> str:
         """Return "dm" if the room has two members or is marked as direct, else "group"."""
-        return "dm" if self._client is None or self._client.view(chat_id).is_direct else "group"
+        return (
+            "dm"
+            if self._client is None or self._client.room_details(chat_id).is_direct
+            else "group"
+        )
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`."""
@@ -262,7 +266,7 @@ class MatrixAdapter(Adapter):
     async def typing(self, target: Target) -> None:
         """See `Adapter.typing`. Errors are only logged."""
         try:
-            await self._session.type(_room(target))
+            await self._session.show_typing(_room(target))
         except PlatformError as error:
             logger.debug("matrix: typing could not be shown: %s", error)
 

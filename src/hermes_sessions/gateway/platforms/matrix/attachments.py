@@ -35,7 +35,7 @@ class FileKey(NamedTuple):
     sha256: str
 
 
-class Reference(NamedTuple):
+class MediaReference(NamedTuple):
     """The location and the key of a file."""
 
     server: str
@@ -53,7 +53,7 @@ def attachment_of(kind: Kind, content: Record) -> Attachment:
     info = info if isinstance(info, Mapping) else {}
     encrypted, address = content.get("file"), content.get("url")
     if isinstance(encrypted, Mapping):
-        reference = _locked(encrypted)
+        reference = _file_key(encrypted)
     elif file_parts(address) is not None:
         reference = str(address)
     else:
@@ -67,7 +67,7 @@ def attachment_of(kind: Kind, content: Record) -> Attachment:
     )
 
 
-def reference_of(attachment: Attachment) -> Reference:
+def reference_of(attachment: Attachment) -> MediaReference:
     """Return the location of an attachment's file.
 
     Raises:
@@ -81,8 +81,10 @@ def reference_of(attachment: Attachment) -> Reference:
     if parts is None:
         raise Undeliverable(f"{attachment.reference[:80]!r} is not a file on Matrix.")
     if "key" not in values:
-        return Reference(*parts)
-    return Reference(*parts, FileKey(str(values["key"]), str(values["iv"]), str(values["sha256"])))
+        return MediaReference(*parts)
+    return MediaReference(
+        *parts, FileKey(str(values["key"]), str(values["iv"]), str(values["sha256"]))
+    )
 
 
 def caption_of(content: Record) -> str:
@@ -91,7 +93,7 @@ def caption_of(content: Record) -> str:
     return body if isinstance(body, str) and isinstance(name, str) and body != name else ""
 
 
-def _locked(file: Record) -> str:
+def _file_key(file: Record) -> str:
     key, hashes = file.get("key"), file.get("hashes")
     parts = (
         file.get("url"),

@@ -30,12 +30,12 @@ from nio import (
 from nio.crypto import decrypt_attachment
 
 from hermes_sessions.gateway.events import Attachment
-from hermes_sessions.gateway.platforms.matrix.attachments import Reference, reference_of
+from hermes_sessions.gateway.platforms.matrix.attachments import MediaReference, reference_of
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder, Undecrypted
 from hermes_sessions.gateway.platforms.matrix.encryption import RoomEncryption
 from hermes_sessions.gateway.platforms.matrix.errors import checked, refusal, translated
 from hermes_sessions.gateway.platforms.matrix.login import BotIdentity, log_in, try_login
-from hermes_sessions.gateway.platforms.matrix.mapping import RoomView
+from hermes_sessions.gateway.platforms.matrix.mapping import RoomDetails
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.port import Undeliverable
 
@@ -43,7 +43,7 @@ from hermes_sessions.gateway.platforms.port import Undeliverable
 # response because of one of them, on every retry, and never get past it.
 
 #: Exceptions of the library for data that does not match the specification.
-UNREADABLE: Final = (AttributeError, LookupError, TypeError, ValueError)
+PARSE_ERRORS: Final = (AttributeError, LookupError, TypeError, ValueError)
 
 #: Parsers for the events in each part of a response; a page of history has them at the top.
 _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
@@ -58,7 +58,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 }
 
 
-def without_unreadable_events(answer: object, part: str = "") -> tuple[Any, int]:
+def drop_unparsable_events(answer: object, part: str = "") -> tuple[Any, int]:
     """Return a response without unparsable events, and how many those were."""
     if not isinstance(answer, Mapping):
         return answer, 0
@@ -66,20 +66,20 @@ def without_unreadable_events(answer: object, part: str = "") -> tuple[Any, int]
     dropped = 0
     for name, value in answer.items():
         if name in ("events", "chunk") and isinstance(value, list) and part in _READERS:
-            found[name] = [event for event in value if _is_readable(event, _READERS[part])]
+            found[name] = [event for event in value if _can_parse(event, _READERS[part])]
             dropped += len(value) - len(found[name])
         else:
-            found[name], missing = without_unreadable_events(value, name)
+            found[name], missing = drop_unparsable_events(value, name)
             dropped += missing
     return found, dropped
 
 
-def _is_readable(event: object, read: Callable[[Any], object]) -> bool:
+def _can_parse(event: object, read: Callable[[Any], object]) -> bool:
     if not isinstance(event, Mapping):
         return False
     try:
         read(event)
-    except UNREADABLE:
+    except PARSE_ERRORS:
         return False
     return True
 
@@ -98,14 +98,14 @@ _TYPING_MILLISECONDS: Final = 6_000
 #: Events per room in one response; earlier ones are requested separately.
 TIMELINE_LIMIT: Final = 50
 _PAGE: Final = 100
-_NOTHING: Final = {"not_types": ["*"]}
+_NO_EVENTS: Final = {"not_types": ["*"]}
 _FILTER: Final = {
-    "presence": _NOTHING,
+    "presence": _NO_EVENTS,
     "account_data": {"types": ["m.direct"]},
     "room": {
         "timeline": {"limit": TIMELINE_LIMIT},
-        "ephemeral": _NOTHING,
-        "account_data": _NOTHING,
+        "ephemeral": _NO_EVENTS,
+        "account_data": _NO_EVENTS,
     },
 }
 
@@ -156,18 +156,18 @@ class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no typ
                 return await super().create_matrix_response(
                     response_class, transport_response, data, save_to
                 )
-            except UNREADABLE:
+            except PARSE_ERRORS:
                 if response_class not in (SyncResponse, RoomMessagesResponse):
                     raise
-            return await self._without_unreadable(response_class, transport_response, data or ())
+            return await self._drop_unparsable(response_class, transport_response, data or ())
         error = ErrorResponse.from_dict(await self.parse_body(transport_response))
         error.transport_response = transport_response
         return error
 
-    async def _without_unreadable(
+    async def _drop_unparsable(
         self, response_class: Any, transport_response: Any, data: tuple[Any, ...]
     ) -> Any:
-        found, dropped = without_unreadable_events(await self.parse_body(transport_response))
+        found, dropped = drop_unparsable_events(await self.parse_body(transport_response))
         answer = response_class.from_dict(found, *data)
         answer.transport_response = transport_response
         logger.warning("matrix: %d events are skipped: they are not readable", dropped)
@@ -203,7 +203,7 @@ class MatrixClient:
             LoginRefused, Unreachable, RateLimited
         """
         identity = await log_in(self._nio, self._settings, self._device_folder)
-        await self.encrypting.keep_up()
+        await self.encrypting.sync_keys()
         return identity
 
     async def try_login(self) -> BotIdentity:
@@ -285,12 +285,12 @@ class MatrixClient:
         source: Mapping[str, Any] = answer.event.source
         return source
 
-    def view(self, room_id: str) -> RoomView:
+    def room_details(self, room_id: str) -> RoomDetails:
         """Return the details of a room."""
         room: MatrixRoom | None = self._nio.rooms.get(room_id)
         if room is None:
-            return RoomView(room_id)
-        return RoomView(
+            return RoomDetails(room_id)
+        return RoomDetails(
             room_id,
             name=room.named_room_name(),
             topic=room.topic,
@@ -319,7 +319,7 @@ class MatrixClient:
             )
         return str(answer.event_id)
 
-    async def type(self, room_id: str) -> None:
+    async def show_typing(self, room_id: str) -> None:
         """Show for some seconds that the account is typing."""
         with translated():
             checked(await self._nio.room_typing(room_id, timeout=_TYPING_MILLISECONDS))
@@ -352,7 +352,7 @@ class MatrixClient:
             decrypted: bytes = decrypt_attachment(content, lock.key, lock.sha256, lock.iv)
         return decrypted
 
-    async def _download(self, reference: Reference, limit: int) -> bytes:
+    async def _download(self, reference: MediaReference, limit: int) -> bytes:
         path = f"/_matrix/client/v1/media/download/{reference.server}/{reference.media_id}"
         headers = {"Authorization": f"Bearer {self._nio.access_token}"}
         answer = await self._nio.send("GET", path, headers=headers, timeout=_FILE_SECONDS)

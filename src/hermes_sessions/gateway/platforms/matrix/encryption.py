@@ -27,7 +27,7 @@ class RoomEncryption:
         self._client = client
         self._sharing = asyncio.Lock()
 
-    async def keep_up(self) -> None:
+    async def sync_keys(self) -> None:
         """Do the library's work after each response: upload keys, query those of others, answer
         requests. Failures are retried the next time.
         """
@@ -77,7 +77,7 @@ class RoomEncryption:
         try:
             answer = await client.share_group_session(room_id, ignore_unverified_devices=True)
             checked(answer)
-            left_out = self._left_out(room_id)
+            left_out = self._devices_without_key(room_id)
         except BaseException:
             # The library would wait forever for a share that failed.
             if waiting := client.sharing_session.pop(room_id, None):
@@ -88,7 +88,7 @@ class RoomEncryption:
             client.olm.outbound_group_sessions.pop(room_id, None)
             raise Unreachable(f"The key of {room_id} did not reach {', '.join(left_out)}.")
 
-    def _left_out(self, room_id: str) -> list[str]:
+    def _devices_without_key(self, room_id: str) -> list[str]:
         """Return the devices that could have got the key and did not."""
         client = self._client
         session = client.olm.outbound_group_sessions[room_id]

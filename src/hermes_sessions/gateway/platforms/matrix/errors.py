@@ -21,14 +21,14 @@ from hermes_sessions.gateway.platforms.port import (
 
 #: Default pause if the homeserver names none.
 _WAIT_SECONDS: Final = 5.0
-_LONGEST_WAIT: Final = 86_400.0
-_MAX_WORDS: Final = 300
+_MAX_WAIT: Final = 86_400.0
+_MAX_ERROR_TEXT: Final = 300
 
-_NO_LOGIN: Final = frozenset(
+_LOGIN_ENDED: Final = frozenset(
     {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 )
 #: Some homeservers send this code with an unrelated status.
-_PASSING: Final = frozenset({"M_UNKNOWN_POS", "M_RESOURCE_LIMIT_EXCEEDED"})
+_TEMPORARY: Final = frozenset({"M_UNKNOWN_POS", "M_RESOURCE_LIMIT_EXCEEDED"})
 
 
 def checked(response: Any) -> Any:
@@ -55,16 +55,16 @@ def refusal(
     status: int | None, code: str | None, words: str, retry_after_ms: object, headers: Any
 ) -> PlatformError:
     """Return the error of the port for an HTTP status and an error code."""
-    said = f"{words[:_MAX_WORDS]} ({code or status})"
+    said = f"{words[:_MAX_ERROR_TEXT]} ({code or status})"
     if status == 429 or code == "M_LIMIT_EXCEEDED":
         seconds = _seconds(retry_after_ms, headers)
         return RateLimited(f"The homeserver's rate limit was reached: {said}", seconds)
-    if code in _NO_LOGIN or status == 401:
+    if code in _LOGIN_ENDED or status == 401:
         return LoginRefused(
             f"The homeserver does not accept the account's token: {said}. Create a new one, or "
             "set user and password: see docs/matrix.md."
         )
-    if status is None or not 400 <= status < 500 or code is None or code in _PASSING:
+    if status is None or not 400 <= status < 500 or code is None or code in _TEMPORARY:
         return Unreachable(f"The homeserver failed: {said}")
     return Undeliverable(f"The homeserver refused the request: {said}")
 
@@ -94,6 +94,6 @@ def translated() -> Iterator[None]:
 
 def _seconds(retry_after_ms: object, headers: Any) -> float:
     if isinstance(retry_after_ms, int | float) and retry_after_ms >= 0:
-        return min(retry_after_ms / 1000, _LONGEST_WAIT)
+        return min(retry_after_ms / 1000, _MAX_WAIT)
     said = str(headers.get("Retry-After") or "")
-    return min(float(said), _LONGEST_WAIT) if said.isdigit() else _WAIT_SECONDS
+    return min(float(said), _MAX_WAIT) if said.isdigit() else _WAIT_SECONDS

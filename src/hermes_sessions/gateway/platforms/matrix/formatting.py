@@ -42,7 +42,9 @@ def message_content(target: Target, markdown: str) -> dict[str, Any]:
     """Return the content of a message, in the thread of *target*, and as a reply in groups."""
     relation = _relation(target)
     related = {"m.relates_to": relation} if relation else {}
-    return _fitting(lambda with_markup: {**_words(markdown, with_markup=with_markup), **related})
+    return _within_limit(
+        lambda with_markup: {**_words(markdown, with_markup=with_markup), **related}
+    )
 
 
 def edit_content(message_id: str, markdown: str) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def edit_content(message_id: str, markdown: str) -> dict[str, Any]:
         relation = {"rel_type": "m.replace", "event_id": message_id}
         return {**shown, "m.new_content": new, "m.relates_to": relation}
 
-    return _fitting(content)
+    return _within_limit(content)
 
 
 def notice_content(text: str, answered: str) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def transaction_id(salt: str, room_id: str, key: str) -> str:
 
 
 def _words(markdown: str, *, with_markup: bool) -> dict[str, Any]:
-    text = readable(markdown)
+    text = sendable(markdown)
     # Names in the text are not mentions, least of all @room.
     words: dict[str, Any] = {"msgtype": "m.text", "body": text, "m.mentions": {}}
     html = to_html(text) if with_markup else None
@@ -103,7 +105,7 @@ def _relation(target: Target) -> dict[str, Any]:
     return {}
 
 
-def _fitting(content: Any) -> dict[str, Any]:
+def _within_limit(content: Any) -> dict[str, Any]:
     with_markup: dict[str, Any] = content(True)
     if len(json.dumps(with_markup, ensure_ascii=False).encode()) <= _CONTENT_BYTES:
         return with_markup
@@ -125,7 +127,7 @@ _INLINE: Final = InlineHtml(
 
 def to_html(markdown: str) -> str | None:
     """Return *markdown* as HTML, None if plain text would look the same."""
-    text = readable(markdown)
+    text = sendable(markdown)
     shown = "".join(
         _block(text, each) if isinstance(each, Fence) else _prose(each, 0)
         for each in segments(text)
@@ -133,7 +135,7 @@ def to_html(markdown: str) -> str | None:
     return shown if shown and shown != _plain(text) else None
 
 
-def readable(text: str) -> str:
+def sendable(text: str) -> str:
     """Return *text* without lone surrogates and control characters, which cannot be sent; not
     longer than before.
     """
@@ -162,7 +164,7 @@ def _blocks(lines: list[str], depth: int) -> Iterator[str]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        until, shown = _special(lines, at, depth)
+        until, shown = _special_block(lines, at, depth)
         if shown is not None or not line.strip():
             if paragraph:
                 yield f"<p>{'<br>'.join(paragraph)}</p>"
@@ -175,7 +177,7 @@ def _blocks(lines: list[str], depth: int) -> Iterator[str]:
         yield f"<p>{'<br>'.join(paragraph)}</p>"
 
 
-def _special(lines: list[str], at: int, depth: int) -> tuple[int, str | None]:
+def _special_block(lines: list[str], at: int, depth: int) -> tuple[int, str | None]:
     """Return the end and the HTML of a block that is not a paragraph; None if there is none."""
     line = lines[at]
     if (found := _HEADING.fullmatch(line)) and found[2].strip():

@@ -6,7 +6,7 @@ import re
 from typing import Final, TypeGuard
 
 #: The limit of the specification.
-_LONGEST: Final = 255
+_MAX_LENGTH: Final = 255
 
 _USER: Final = re.compile(r"@[^\s:\0]*:[^\s\0/?#]+")
 #: Since room version 12, ids have no server.
@@ -18,23 +18,23 @@ _FILE: Final = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_=-]+)")
 
 def is_user_id(value: object) -> TypeGuard[str]:
     """Return whether *value* is a user id: ``@name:server``."""
-    return _is(value, _USER)
+    return _matches(value, _USER)
 
 
 def is_room_id(value: object) -> TypeGuard[str]:
     """Return whether *value* is a room id: ``!id:server``, or ``!id``."""
-    return _is(value, _ROOM)
+    return _matches(value, _ROOM)
 
 
 def is_event_id(value: object) -> TypeGuard[str]:
     """Return whether *value* is an event id: ``$id``."""
-    return _is(value, _EVENT)
+    return _matches(value, _EVENT)
 
 
 def file_parts(address: object) -> tuple[str, str] | None:
     """Return the server and the id of a file at ``mxc://server/id``, None if it is not one."""
     found = _FILE.fullmatch(address) if isinstance(address, str) else None
-    return (found[1], found[2]) if found and len(found[0]) <= _LONGEST else None
+    return (found[1], found[2]) if found and len(found[0]) <= _MAX_LENGTH else None
 
 
 def local_part(user_id: str) -> str:
@@ -47,9 +47,9 @@ def server_of(user_id: str) -> str:
     return user_id.partition(":")[2]
 
 
-def _is(value: object, pattern: re.Pattern[str]) -> bool:
+def _matches(value: object, pattern: re.Pattern[str]) -> bool:
     return (
         isinstance(value, str)
-        and len(value.encode("utf-8", "replace")) <= _LONGEST
+        and len(value.encode("utf-8", "replace")) <= _MAX_LENGTH
         and pattern.fullmatch(value) is not None
     )

@@ -72,7 +72,7 @@ class Invitations:
     async def _answer(
         self, client: MatrixClient, services: Services, invitation: Invitation
     ) -> None:
-        if await self._is_welcome(invitation, services):
+        if await self._may_invite(invitation, services):
             await client.join(invitation.room_id)
             logger.info("matrix: joined %s, invited by %s", invitation.room_id, invitation.inviter)
         else:
@@ -83,7 +83,7 @@ class Invitations:
                 invitation.room_id,
             )
 
-    async def _is_welcome(self, invitation: Invitation, services: Services) -> bool:
+    async def _may_invite(self, invitation: Invitation, services: Services) -> bool:
         if self._policy != "allowed":
             return self._policy == "everyone"
         inviter = SessionSource(

@@ -42,10 +42,10 @@ async def log_in(
     try:
         await asyncio.to_thread(device_folder.prepare)
         if settings.token:
-            identity = await _by_token(client, settings.token)
+            identity = await _log_in_by_token(client, settings.token)
             _require_same_user(settings, identity)
         else:
-            identity = await _by_device_or_password(client, settings, device_folder)
+            identity = await _log_in_by_device_or_password(client, settings, device_folder)
         await _load_keys(client, device_folder, identity)
     except OSError as error:
         raise LoginRefused(
@@ -69,21 +69,21 @@ async def try_login(
         with translated():
             checked(await client.logout())
         return BotIdentity(found.user_id, found.device_id)
-    identity = await _by_token(client, settings.token)
+    identity = await _log_in_by_token(client, settings.token)
     _require_same_user(settings, identity)
     if identity.device_id is not None:
         await _require_own_keys(client, device_folder, identity, identity.device_id)
     return identity
 
 
-async def _by_token(client: AsyncClient, token: str) -> BotIdentity:
+async def _log_in_by_token(client: AsyncClient, token: str) -> BotIdentity:
     client.access_token = token
     with translated():
         found = checked(await client.whoami())
     return BotIdentity(found.user_id, found.device_id or None)
 
 
-async def _by_device_or_password(
+async def _log_in_by_device_or_password(
     client: AsyncClient, settings: MatrixSettings, device_folder: DeviceFolder
 ) -> BotIdentity:
     kept = await asyncio.to_thread(device_folder.load_device)
@@ -91,15 +91,17 @@ async def _by_device_or_password(
         kept = None
     if kept is not None:
         try:
-            return await _by_token(client, kept.token)
+            return await _log_in_by_token(client, kept.token)
         except LoginRefused:
             logger.info(
                 "matrix: the login of device %s has ended; logging in again", kept.device_id
             )
-    return await _by_password(client, settings, device_folder, kept.device_id if kept else None)
+    return await _log_in_as_device(
+        client, settings, device_folder, kept.device_id if kept else None
+    )
 
 
-async def _by_password(
+async def _log_in_as_device(
     client: AsyncClient,
     settings: MatrixSettings,
     device_folder: DeviceFolder,

@@ -34,7 +34,7 @@ from hermes_sessions.model.source import Platform, SessionSource
 _FALLBACK: Final = re.compile(r"> (?:\* )?<(@[^>\s]+)> ?([^\n]*(?:\n>[^\n]*)*)\n\n?")
 
 
-_BANG: Final = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
+_BANG_COMMAND: Final = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class BotNames:
     #: slash themselves.
     commands: frozenset[str] = frozenset()
 
-    def is_meant(self, content: Record, text: str) -> bool:
+    def is_addressed(self, content: Record, text: str) -> bool:
         """Return whether a message mentions the bot or is a command; *text* is its whole text."""
         mentions = content.get("m.mentions")
         if isinstance(mentions, Mapping):
             named = mentions.get("user_ids")
             if isinstance(named, list) and self.user_id in named:
                 return True
-        if text.startswith("/") or self.user_id in text or self._opening().match(text):
+        if text.startswith("/") or self.user_id in text or self._name_prefix().match(text):
             return True
         markup = content.get("formatted_body")
         if not isinstance(markup, str):
@@ -73,17 +73,17 @@ class BotNames:
 
     def without_name(self, text: str) -> str:
         """Return *text* without the bot's name at its start."""
-        found = self._opening().match(text)
+        found = self._name_prefix().match(text)
         return text[found.end() :] if found else text
 
     def as_command(self, text: str) -> str:
         """Return ``!new`` as ``/new`` if that is a command; anything else unchanged."""
-        found = _BANG.match(text)
+        found = _BANG_COMMAND.match(text)
         if found and found[1].lower() in self.commands:
             return f"/{text[1:]}"
         return text
 
-    def _opening(self) -> re.Pattern[str]:
+    def _name_prefix(self) -> re.Pattern[str]:
         whole, short = re.escape(self.user_id), re.escape(local_part(self.user_id))
         shown = f"|{re.escape(self.display_name)}" if self.display_name else ""
         # A name without @ must be followed by punctuation: "Hermes is a god" does not address the
@@ -112,13 +112,13 @@ _MAX_QUOTED: Final = 1000
 
 _MESSAGE: Final = "m.room.message"
 _STICKER: Final = "m.sticker"
-_TEXTS: Final = frozenset({"m.text", "m.emote", "m.location", *FILE_TYPES})
+_READABLE_TYPES: Final = frozenset({"m.text", "m.emote", "m.location", *FILE_TYPES})
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class RoomView:
+class RoomDetails:
     """A room, as known when an event is read."""
 
     room_id: str
@@ -145,7 +145,7 @@ class InboundReader:
     #: Names of commands, without the slash.
     commands: frozenset[str] = frozenset()
 
-    def read(self, event: object, room: RoomView) -> Inbound | None:
+    def read(self, event: object, room: RoomDetails) -> Inbound | None:
         """Return the message in *event*, None if it has none for the agent: state, reactions,
         edits, deletions, notices of other bots, the account's own messages.
 
@@ -164,22 +164,24 @@ class InboundReader:
         kind = _STICKER if event["type"] == _STICKER else content.get("msgtype")
         if not isinstance(kind, str):
             raise UnreadablePayload("A message has no type.")
-        if kind not in _TEXTS and kind != _STICKER:
+        if kind not in _READABLE_TYPES and kind != _STICKER:
             return None
         return self._message(event, content, kind, sender, room)
 
     def _message(
-        self, event: Record, content: Record, kind: str, sender: str, room: RoomView
+        self, event: Record, content: Record, kind: str, sender: str, room: RoomDetails
     ) -> Inbound | None:
         event_id = event.get("event_id")
         if not is_event_id(event_id):
             raise UnreadablePayload("An event has no usable id.")
         addressee = BotNames(self.user_id, room.names.get(self.user_id), self.commands)
-        fallback, written = split_fallback(content, _written(content, kind))
+        fallback, written = split_fallback(content, _text_of(content, kind))
         command = addressee.as_command(addressee.without_name(written))
         if not room.is_direct and self.needs_mention:
             is_answer = fallback is not None and fallback.author == self.user_id
-            if not (is_answer or command.startswith("/") or addressee.is_meant(content, written)):
+            if not (
+                is_answer or command.startswith("/") or addressee.is_addressed(content, written)
+            ):
                 return None
         attachments, notes = self._files(content, kind)
         text = "\n".join(part for part in (command, *notes) if part)
@@ -199,7 +201,7 @@ class InboundReader:
             extra={} if room.is_direct else {"is_group": True},
         )
 
-    def with_quotation(self, inbound: Inbound, answered: object, room: RoomView) -> Inbound:
+    def with_quotation(self, inbound: Inbound, answered: object, room: RoomDetails) -> Inbound:
         """Return a message with a quote of the event that it answers; unchanged if that is not
         readable, or the bot's own.
         """
@@ -214,7 +216,7 @@ class InboundReader:
         quoted = self.quotation(ReplyFallback(sender, words), inbound.text, room)
         return replace(inbound, text=quoted + inbound.text)
 
-    def quotation(self, quoted: ReplyFallback, text: str, room: RoomView) -> str:
+    def quotation(self, quoted: ReplyFallback, text: str, room: RoomDetails) -> str:
         """Return the quote before a reply; a reply to the bot needs none."""
         if quoted.author == self.user_id or text.startswith("/") or not quoted.text.strip():
             return ""
@@ -223,7 +225,7 @@ class InboundReader:
         return "\n".join(f"> {line}" for line in lines) + "\n\n"
 
     def _source(
-        self, room: RoomView, sender: str, event_id: str, thread_id: str | None
+        self, room: RoomDetails, sender: str, event_id: str, thread_id: str | None
     ) -> SessionSource:
         name = room.name_of(sender)
         return SessionSource(
@@ -266,10 +268,10 @@ def with_edits(events: Iterable[object]) -> list[object]:
             new = event["content"].get("m.new_content")
             if isinstance(new, Mapping):
                 changes[changed, event.get("sender")] = new
-    return [_changed(event, changes) for event in events] if changes else events
+    return [_with_edit(event, changes) for event in events] if changes else events
 
 
-def _changed(event: object, changes: Mapping[tuple[object, object], Record]) -> object:
+def _with_edit(event: object, changes: Mapping[tuple[object, object], Record]) -> object:
     if not isinstance(event, Mapping) or not isinstance(event.get("event_id"), str):
         return event
     # Only the sender of a message can edit it.
@@ -281,7 +283,7 @@ def _changed(event: object, changes: Mapping[tuple[object, object], Record]) -> 
     return {**event, "content": {**new, **kept}}
 
 
-def _written(content: Record, kind: str) -> str:
+def _text_of(content: Record, kind: str) -> str:
     body = content.get("body")
     if kind == _STICKER:
         return f"[Sticker: {short(body) or ''}]"

@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomTi
 from hermes_sessions.gateway.platforms.matrix.device_folder import Undecrypted
 from hermes_sessions.gateway.platforms.matrix.formatting import notice_content
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id
-from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomDetails, with_edits
 from hermes_sessions.gateway.platforms.port import (
     PlatformError,
     Undeliverable,
@@ -95,7 +95,7 @@ def _membership(user_id: str, event: RoomEvent) -> tuple[object, object]:
 logger = logging.getLogger(__name__)
 
 #: The oldest events are given up when more wait for their keys.
-_MOST_UNDECRYPTED: Final = 1000
+_MAX_UNDECRYPTED: Final = 1000
 _UNDECRYPTED_NOTICE: Final = (
     "I cannot decrypt this message: its key has not reached me. I will answer when it does. If "
     "it does not, please write again."
@@ -131,7 +131,7 @@ class SyncReader:
         Raises:
             RateLimited, Unreachable: the homeserver cannot deliver everything now.
         """
-        found = self._decrypted_now() if news.has_keys or self._is_first else []
+        found = self._retry_decryption() if news.has_keys or self._is_first else []
         still = [each for each in self.undecrypted if not any(each is one for one, _ in found)]
         messages = [
             message
@@ -147,7 +147,7 @@ class SyncReader:
                 # For example, the bot has left the room.
                 logger.warning("matrix: a gap in %s cannot be filled: %s", room.room_id, error)
                 events = list(room.events)
-            missing = [event for event in events if self._is_missed(event)]
+            missing = [event for event in events if self._is_undecryptable(event)]
             for each in missing:
                 await self._report(each, wait)
             still += missing
@@ -160,21 +160,21 @@ class SyncReader:
         self.undecrypted = self.remaining
         self._is_first = False
 
-    def _is_missed(self, event: RoomEvent) -> TypeGuard[Undecrypted]:
+    def _is_undecryptable(self, event: RoomEvent) -> TypeGuard[Undecrypted]:
         """Return whether an event of another user cannot be decrypted."""
         is_own = (
             isinstance(event, Undecrypted) and event.event.get("sender") == self._reader.user_id
         )
         return isinstance(event, Undecrypted) and not is_own
 
-    def _decrypted_now(self) -> list[tuple[Undecrypted, Mapping[str, Any]]]:
+    def _retry_decryption(self) -> list[tuple[Undecrypted, Mapping[str, Any]]]:
         tried = ((each, self._client.encrypting.decrypt(each)) for each in self.undecrypted)
         return [(each, event) for each, event in tried if event is not None]
 
     async def _messages(
         self, room_id: str, events: Iterable[RoomEvent], wait: Wait
     ) -> list[Inbound]:
-        view = self._client.view(room_id)
+        view = self._client.room_details(room_id)
         plain = [event for event in events if not isinstance(event, Undecrypted)]
         read = (self._read(event, view) for event in with_edits(plain))
         return [
@@ -183,7 +183,7 @@ class SyncReader:
             if inbound is not None
         ]
 
-    def _read(self, event: object, view: RoomView) -> Inbound | None:
+    def _read(self, event: object, view: RoomDetails) -> Inbound | None:
         try:
             return self._reader.read(event, view)
         except UnreadablePayload as problem:
@@ -199,7 +199,7 @@ class SyncReader:
         event_id = event.get("event_id") if isinstance(event, Mapping) else None
         logger.warning("matrix: event %.80r is skipped: %s", event_id, why)
 
-    async def _with_quotation(self, inbound: Inbound, view: RoomView, wait: Wait) -> Inbound:
+    async def _with_quotation(self, inbound: Inbound, view: RoomDetails, wait: Wait) -> Inbound:
         """Add the quote of a reply; make only one request for it."""
         if inbound.reply_to is None or inbound.text.startswith(("/", "> ")):
             return inbound
@@ -220,7 +220,7 @@ class SyncReader:
             sender,
             undecrypted.room_id,
         )
-        view = self._client.view(undecrypted.room_id)
+        view = self._client.room_details(undecrypted.room_id)
         is_known = undecrypted.session_id in self._told
         self._told.add(undecrypted.session_id)
         if is_known or not view.is_direct or not is_event_id(event_id):
@@ -232,7 +232,7 @@ class SyncReader:
             logger.info("matrix: the notice about it could not be sent: %s", error)
 
     def _bounded(self, undecrypted: list[Undecrypted]) -> list[Undecrypted]:
-        over = len(undecrypted) - _MOST_UNDECRYPTED
+        over = len(undecrypted) - _MAX_UNDECRYPTED
         if over > 0:
             logger.warning("matrix: %d events are given up: their keys did not arrive", over)
-        return undecrypted[-_MOST_UNDECRYPTED:]
+        return undecrypted[-_MAX_UNDECRYPTED:]

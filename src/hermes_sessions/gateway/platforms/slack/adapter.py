@@ -30,7 +30,7 @@ from hermes_sessions.gateway.platforms.slack.formatting import to_mrkdwn
 from hermes_sessions.gateway.platforms.slack.mapping import InboundReader, SlackMessage
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
-from hermes_sessions.gateway.platforms.slack.threads import Threads, introduced
+from hermes_sessions.gateway.platforms.slack.threads import FollowedThreads, with_thread_history
 from hermes_sessions.gateway.platforms.slack.webhook import WebhookServer
 from hermes_sessions.storage.logs import where
 
@@ -89,7 +89,7 @@ class SlackAdapter(Adapter):
         self._services: Services | None = None
         self._reader: InboundReader | None = None
         self._directory: Directory | None = None
-        self._threads: Threads | None = None
+        self._threads: FollowedThreads | None = None
         self._connection: SocketMode | WebhookServer | None = None
         #: Requests arrive on many connections; they are handled one at a time, in order of arrival.
         self._turn = asyncio.Lock()
@@ -115,7 +115,7 @@ class SlackAdapter(Adapter):
                 commands=self._commands,
             )
             self._directory = Directory(client, patience=self._name_seconds)
-            self._threads = Threads(services, identity.team_id)
+            self._threads = FollowedThreads(services, identity.team_id)
             self._connection = self._make_connection(client)
             await self._connection.start()
         except BaseException:
@@ -204,9 +204,9 @@ class SlackAdapter(Adapter):
         if not message.is_addressed and not await threads.is_followed(chat_id, thread_id or ""):
             return
         try:
-            inbound = await directory.completed(message)
+            inbound = await directory.with_names(message)
             if thread_id is not None and await self._is_new_in(threads, inbound, services):
-                inbound = await introduced(
+                inbound = await with_thread_history(
                     self._slack, inbound, user_id=reader.user_id, patience=self._name_seconds
                 )
         except HermesSessionsError:
@@ -219,7 +219,9 @@ class SlackAdapter(Adapter):
         if thread_id is not None and receipt.status != "refused":
             await threads.follow(chat_id, thread_id)
 
-    async def _is_new_in(self, threads: Threads, inbound: Inbound, services: Services) -> bool:
+    async def _is_new_in(
+        self, threads: FollowedThreads, inbound: Inbound, services: Services
+    ) -> bool:
         """Return whether this is the first message to the bot in a thread that others started.
         False for commands and for senders without access, who need no context.
         """

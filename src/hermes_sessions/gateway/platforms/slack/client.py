@@ -33,7 +33,7 @@ from hermes_sessions.gateway.platforms.slack.mapping import FILE_ID
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 
 _SECONDS: Final = 30
-_MOST_REPLIES: Final = 200
+_MAX_REPLIES: Final = 200
 _PAGE: Final = "text/html"
 #: Slack's envelopes have some kilobytes. A larger frame closes the connection.
 _MAX_FRAME: Final = 16 * 1024**2
@@ -85,7 +85,7 @@ class SlackClient:
         Raises:
             LoginRefused, Unreachable, RateLimited
         """
-        with _translated():
+        with _translate_errors():
             found = await self._web.auth_test()
             scopes = found.headers.get("x-oauth-scopes", "")
             bot = _record(found)
@@ -109,7 +109,7 @@ class SlackClient:
             LoginRefused, Unreachable, RateLimited
         """
         try:
-            with _translated():
+            with _translate_errors():
                 answer = _record(
                     await self._web.apps_connections_open(app_token=self._app_token or "")
                 )
@@ -122,7 +122,7 @@ class SlackClient:
         address = answer.get("url")
         if not isinstance(address, str):
             raise Unreachable("Slack's response has no WebSocket URL.")
-        with _translated():
+        with _translate_errors():
             return await self._session.ws_connect(
                 address,
                 heartbeat=_SECONDS,
@@ -133,7 +133,7 @@ class SlackClient:
 
     async def post(self, channel: str, text: str, thread_ts: str | None) -> str:
         """Send a message and return its id."""
-        with _translated():
+        with _translate_errors():
             answer = _record(
                 await self._web.chat_postMessage(
                     channel=channel,
@@ -150,29 +150,29 @@ class SlackClient:
 
     async def update(self, channel: str, ts: str, text: str) -> None:
         """Replace the text of a message."""
-        with _translated():
+        with _translate_errors():
             await self._web.chat_update(channel=channel, ts=ts, text=text)
 
     async def delete(self, channel: str, ts: str) -> None:
         """Delete a message."""
-        with _translated():
+        with _translate_errors():
             await self._web.chat_delete(channel=channel, ts=ts)
 
     async def person(self, user_id: str) -> Record:
         """Return a user's profile."""
-        with _translated():
+        with _translate_errors():
             return _part(await self._web.users_info(user=user_id), "user")
 
     async def channel(self, channel_id: str) -> Record:
         """Return the details of a channel or chat."""
-        with _translated():
+        with _translate_errors():
             return _part(await self._web.conversations_info(channel=channel_id), "channel")
 
     async def replies(self, channel_id: str, thread_ts: str, before: str) -> list[object]:
         """Return the messages of a thread, starting with the one that opened it."""
-        with _translated():
+        with _translate_errors():
             answer = await self._web.conversations_replies(
-                channel=channel_id, ts=thread_ts, latest=before, limit=_MOST_REPLIES
+                channel=channel_id, ts=thread_ts, latest=before, limit=_MAX_REPLIES
             )
             messages = _record(answer).get("messages")
         return messages if isinstance(messages, list) else []
@@ -181,15 +181,15 @@ class SlackClient:
         """Return a file's contents."""
         if not FILE_ID.fullmatch(file_id):
             raise Undeliverable("That is not the id of a file on Slack.")
-        with _translated():
+        with _translate_errors():
             file = _part(await self._web.files_info(file=file_id), "file")
         size = file.get("size")
         if isinstance(size, int) and size > limit:
             raise _too_large(size, limit)
         address = file.get("url_private_download") or file.get("url_private")
-        if not isinstance(address, str) or not self._is_slacks(address):
+        if not isinstance(address, str) or not self._is_slack_host(address):
             raise Undeliverable("Slack's response has no trusted URL for the file.")
-        with _translated():
+        with _translate_errors():
             return await self._download(address, limit, is_page=file.get("mimetype") == _PAGE)
 
     async def _download(self, address: str, limit: int, *, is_page: bool) -> bytes:
@@ -207,7 +207,7 @@ class SlackClient:
                 raise LoginRefused(explain_error(ErrorReply(403, "missing_scope", "files:read")))
             if response.status != 200:
                 raise to_platform_error(
-                    ErrorReply(response.status, seconds=_pause(response.headers))
+                    ErrorReply(response.status, seconds=_retry_after(response.headers))
                 )
             content = bytearray()
             async for chunk in response.content.iter_chunked(65536):
@@ -216,7 +216,7 @@ class SlackClient:
                     raise _too_large(len(content), limit)
             return bytes(content)
 
-    def _is_slacks(self, address: str) -> bool:
+    def _is_slack_host(self, address: str) -> bool:
         try:
             parts = urlsplit(address)
             origin = _origin_of(address)
@@ -227,7 +227,7 @@ class SlackClient:
         return parts.scheme == "https" and f".{parts.hostname}".endswith(_FILE_HOSTS)
 
 
-_UNREADABLE: Final = (
+_PARSE_ERRORS: Final = (
     SlackClientError,
     AttributeError,
     LookupError,
@@ -238,7 +238,7 @@ _UNREADABLE: Final = (
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except PlatformError:
@@ -248,7 +248,7 @@ def _translated() -> Iterator[None]:
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"Slack cannot be reached: {words}") from error
-    except _UNREADABLE as error:
+    except _PARSE_ERRORS as error:
         # The SDK assumes that responses match the documentation.
         raise Unreachable("Slack's response is not readable.") from error
 
@@ -274,11 +274,11 @@ def _error_reply(response: Any) -> ErrorReply:
         int(status),
         str(code)[:100] if code else None,
         str(needed)[:200] if needed else None,
-        _pause(getattr(response, "headers", {})),
+        _retry_after(getattr(response, "headers", {})),
     )
 
 
-def _pause(headers: Mapping[str, str]) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         seconds = float(headers["Retry-After"])
     except (KeyError, ValueError):

@@ -23,14 +23,14 @@ from hermes_sessions.gateway.platforms.slack.mapping import SlackMessage
 logger = logging.getLogger(__name__)
 
 #: How long a name is cached, and how long to wait before the next attempt after a failure.
-_GOOD_SECONDS: Final = 3600.0
-_FAILED_SECONDS: Final = 60.0
-_REMEMBERED: Final = 10_000
+_CACHE_SECONDS: Final = 3600.0
+_FAILURE_CACHE_SECONDS: Final = 60.0
+_MAX_CACHED: Final = 10_000
 
 Record = Mapping[str, Any]
 
 
-class _Known(NamedTuple):
+class _CacheEntry(NamedTuple):
     record: Record
     until: float
 
@@ -49,9 +49,9 @@ class Directory:
         self._client = client
         self._clock = clock
         self._patience = patience
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _CacheEntry] = OrderedDict()
 
-    async def completed(self, message: SlackMessage) -> Inbound:
+    async def with_names(self, message: SlackMessage) -> Inbound:
         """Return the message with the names of its sender and its chat."""
         source = message.inbound.source
         is_private = source.chat_type == "dm"
@@ -78,20 +78,20 @@ class Directory:
         if known is not None and known.until > self._clock():
             return known.record
         found: Record = known.record if known else {}
-        seconds = _FAILED_SECONDS
+        seconds = _FAILURE_CACHE_SECONDS
         try:
             async with asyncio.timeout(self._patience):
                 found = await ask(key)
-            seconds = _GOOD_SECONDS
+            seconds = _CACHE_SECONDS
         except (PlatformError, TimeoutError) as error:
             logger.info(
                 "slack: the name of %s is not available for now: %s",
                 key,
                 str(error) or "no response in time",
             )
-        self._known[key] = _Known(found, self._clock() + seconds)
+        self._known[key] = _CacheEntry(found, self._clock() + seconds)
         self._known.move_to_end(key)
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
         return found
 

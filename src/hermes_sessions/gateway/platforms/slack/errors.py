@@ -25,16 +25,17 @@ class NotAccepted(Exception):
 Take = Callable[[object], Awaitable[None]]
 
 
-_LONGEST_PAUSE: Final = 86400.0
+_MAX_PAUSE: Final = 86400.0
 
-_COPY_IT: Final = "copy it again from OAuth & Permissions into platforms.slack.token"
-_LOGIN: Final = {
-    "invalid_auth": f"Slack does not accept the token; {_COPY_IT}",
-    "not_authed": f"The request had no token; {_COPY_IT}",
-    "account_inactive": f"The app was removed from the workspace; install it again, and {_COPY_IT}",
-    "token_revoked": f"The token was revoked; reinstall the app, and {_COPY_IT}",
+_COPY_AGAIN: Final = "copy it again from OAuth & Permissions into platforms.slack.token"
+_LOGIN_ERRORS: Final = {
+    "invalid_auth": f"Slack does not accept the token; {_COPY_AGAIN}",
+    "not_authed": f"The request had no token; {_COPY_AGAIN}",
+    "account_inactive": "The app was removed from the workspace; install it again, and "
+    + _COPY_AGAIN,
+    "token_revoked": f"The token was revoked; reinstall the app, and {_COPY_AGAIN}",
     "token_expired": "The token has expired; turn off token rotation for the app, reinstall it, "
-    f"and {_COPY_IT}",
+    f"and {_COPY_AGAIN}",
     "not_allowed_token_type": "Slack expects another kind of token: token is the bot token "
     "(xoxb-…), app_token is the app-level token (xapp-…)",
     "no_permission": "The app may not do that in this workspace; ask its administrator",
@@ -44,7 +45,7 @@ _LOGIN: Final = {
     "when that is done",
     "ekm_access_denied": "The workspace's administrators have suspended access",
 }
-_UNDELIVERABLE: Final = {
+_UNDELIVERABLE_ERRORS: Final = {
     "channel_not_found": "The channel does not exist or the app cannot see it: invite the app "
     "with /invite",
     "not_in_channel": "The app is not in the channel: invite it with /invite",
@@ -70,7 +71,7 @@ _UNDELIVERABLE: Final = {
     "file_not_visible": "The app may not see the file",
 }
 #: Temporary failures of Slack.
-_PASSING: Final = frozenset(
+_TEMPORARY_ERRORS: Final = frozenset(
     {
         "accesslimited",
         "fatal_error",
@@ -81,7 +82,11 @@ _PASSING: Final = frozenset(
     }
 )
 #: Default pauses if Slack names none: for a method, and for the whole workspace.
-_LIMITED: Final = {"ratelimited": 1.0, "rate_limited": 1.0, "message_limit_exceeded": 60.0}
+_RATE_LIMIT_ERRORS: Final = {
+    "ratelimited": 1.0,
+    "rate_limited": 1.0,
+    "message_limit_exceeded": 60.0,
+}
 
 
 class ErrorReply(NamedTuple):
@@ -107,7 +112,9 @@ def explain_error(reply: ErrorReply) -> str:
             f"The app is missing the scope {scope}: add it under OAuth & Permissions, and "
             "reinstall the app (Slack error missing_scope)"
         )
-    words = _LOGIN.get(code) or _UNDELIVERABLE.get(code) or "Slack refused the request"
+    words = (
+        _LOGIN_ERRORS.get(code) or _UNDELIVERABLE_ERRORS.get(code) or "Slack refused the request"
+    )
     return f"{words} (Slack error {code})"
 
 
@@ -115,14 +122,14 @@ def to_platform_error(reply: ErrorReply) -> PlatformError:
     """Return the error of the port for an error response."""
     code, status = reply.code, reply.status
     words = explain_error(reply)
-    if status == 429 or code in _LIMITED:
+    if status == 429 or code in _RATE_LIMIT_ERRORS:
         pause = reply.seconds
         if pause is None:
-            pause = _LIMITED.get(code or "", 1.0)
-        return RateLimited(words, min(max(pause, 0.0), _LONGEST_PAUSE))
-    if code in _LOGIN or code == "missing_scope":
+            pause = _RATE_LIMIT_ERRORS.get(code or "", 1.0)
+        return RateLimited(words, min(max(pause, 0.0), _MAX_PAUSE))
+    if code in _LOGIN_ERRORS or code == "missing_scope":
         return LoginRefused(words)
     # Without a code, the response is not from the Web API but from a server in front of it.
-    if code is None or code in _PASSING or status >= 500:
+    if code is None or code in _TEMPORARY_ERRORS or status >= 500:
         return Unreachable(words)
     return Undeliverable(words)

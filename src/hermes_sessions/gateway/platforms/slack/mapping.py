@@ -34,9 +34,9 @@ _CONTROL: Final = re.compile(r"<([^<>\n]*)>")
 _ENTITY: Final = re.compile(r"&(amp|lt|gt);")
 
 
-_SIGNS: Final = {"amp": "&", "lt": "<", "gt": ">"}
+_ENTITIES: Final = {"amp": "&", "lt": "<", "gt": ">"}
 #: Separators between a mention and the text that follows it.
-_AFTER_NAME: Final = " \t\n\u00a0,:"
+_MENTION_SEPARATORS: Final = " \t\n\u00a0,:"
 
 
 _MENTION: Final = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
@@ -44,12 +44,12 @@ _MENTION: Final = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 _MAX_QUOTED: Final = 4000
 
 
-_MOST_QUOTED: Final = 10
+_MAX_QUOTES: Final = 10
 
 
 def plain(raw: str) -> str:
     """Return a text of Slack as it was typed."""
-    return rewrite(_CONTROL, raw, found=_written_out, rest=_unescaped)
+    return rewrite(_CONTROL, raw, found=_control_text, rest=_unescaped)
 
 
 def is_mentioned(raw: str, user_id: str) -> bool:
@@ -57,7 +57,7 @@ def is_mentioned(raw: str, user_id: str) -> bool:
     return any(mention[1] == user_id for mention in _MENTION.finditer(raw))
 
 
-def begins_with_other(raw: str, user_id: str) -> bool:
+def mentions_other_first(raw: str, user_id: str) -> bool:
     """Return whether a text starts with a mention of another user, and so is for them."""
     mention = _MENTION.match(raw.lstrip())
     return mention is not None and mention[1] != user_id
@@ -69,14 +69,14 @@ def without_name(raw: str, user_id: str) -> str:
     mention = _MENTION.match(begun)
     if mention is None or mention[1] != user_id:
         return raw
-    return begun[mention.end() :].lstrip(_AFTER_NAME)
+    return begun[mention.end() :].lstrip(_MENTION_SEPARATORS)
 
 
-def shared_words(attachments: object) -> str:
+def forwarded_text(attachments: object) -> str:
     """Return forwarded messages as quotes; other attachments are previews of links in the text."""
     if not isinstance(attachments, list):
         return ""
-    quoted = [_quotation(each) for each in attachments[:_MOST_QUOTED] if isinstance(each, Mapping)]
+    quoted = [_quotation(each) for each in attachments[:_MAX_QUOTES] if isinstance(each, Mapping)]
     return "\n\n".join(each for each in quoted if each)
 
 
@@ -89,7 +89,7 @@ def _quotation(attachment: Mapping[str, Any]) -> str:
     # The app may not have access to these files, so that only their names are quoted.
     names = [
         f"[file: {short(file.get('name')) or 'without a name'}]"
-        for file in (files[:_MOST_QUOTED] if isinstance(files, list) else ())
+        for file in (files[:_MAX_QUOTES] if isinstance(files, list) else ())
         if isinstance(file, Mapping)
     ]
     lines = [f"> {line}" for line in (*words.splitlines(), *names)]
@@ -98,10 +98,10 @@ def _quotation(attachment: Mapping[str, Any]) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return _ENTITY.sub(lambda entity: _SIGNS[entity[1]], text)
+    return _ENTITY.sub(lambda entity: _ENTITIES[entity[1]], text)
 
 
-def _written_out(control: re.Match[str]) -> str:
+def _control_text(control: re.Match[str]) -> str:
     inside = control[1]
     if inside[:1] in {"@", "#", "!"}:
         return control[0]
@@ -118,9 +118,9 @@ def _written_out(control: re.Match[str]) -> str:
 #: It becomes part of a request.
 FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,31}")
 #: Slack allows ten per message.
-_MOST_FILES: Final = 50
+_MAX_FILES: Final = 50
 #: Modes of files that were deleted or that the workspace's plan no longer shows.
-_GONE: Final = frozenset({"tombstone", "hidden_by_limit"})
+_DELETED_MODES: Final = frozenset({"tombstone", "hidden_by_limit"})
 
 
 class MessageFiles(NamedTuple):
@@ -139,7 +139,7 @@ def files_of(files: object, max_bytes: int) -> MessageFiles:
     """
     if files is None:
         return MessageFiles((), ())
-    if not isinstance(files, list) or len(files) > _MOST_FILES:
+    if not isinstance(files, list) or len(files) > _MAX_FILES:
         raise UnreadablePayload("event.files is not a list of files.")
     attachments: list[Attachment] = []
     notes: list[str] = []
@@ -148,7 +148,7 @@ def files_of(files: object, max_bytes: int) -> MessageFiles:
         attachment = _attachment(file)
         name = f" {attachment.name!r}" if attachment.name else ""
         mode = text_of(file.get("mode"), "A file's mode")
-        if mode in _GONE:
+        if mode in _DELETED_MODES:
             notes.append(f"[A file{name} no longer exists.]")
         elif mode == "external" or file.get("is_external") is True:
             notes.append(f"[A file{name} is stored elsewhere: {file.get('url_private')!s:.1000}]")
@@ -179,7 +179,7 @@ Record = Mapping[str, Any]
 MAX_TEXT: Final = 100_000
 #: Subtypes of messages that users wrote. All others (edited, deleted, joined, …) need no reply: the
 #: original message got one.
-_SPOKEN: Final = frozenset({None, "file_share", "me_message", "thread_broadcast"})
+_USER_SUBTYPES: Final = frozenset({None, "file_share", "me_message", "thread_broadcast"})
 #: Slack calls a private channel `group`.
 _CHAT_TYPES: Final = {"im": "dm", "mpim": "group", "channel": "channel", "group": "channel"}
 #: Values of `channel_name` in slash commands that are not the name of a channel.
@@ -225,14 +225,14 @@ class InboundReader:
         call = record(payload, "A payload")
         if "command" in call:
             return self._command(call)
-        if call.get("type") != "event_callback" or not self._is_ours(call):
+        if call.get("type") != "event_callback" or not self._is_for_our_workspace(call):
             return None
         event = record(call.get("event"), "event")
         if text_of(event.get("type"), "event.type") not in {"message", "app_mention"}:
             return None
         return self._event(event)
 
-    def _is_ours(self, call: Record) -> bool:
+    def _is_for_our_workspace(self, call: Record) -> bool:
         """Return whether a payload is for the workspace of the token: an app may be installed in
         several, and an organisation's event may name any of them.
         """
@@ -250,7 +250,7 @@ class InboundReader:
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     def _event(self, event: Record) -> SlackMessage | None:
-        if not self._is_spoken(event):
+        if not self._is_from_user(event):
             return None
         raw = text_of(event.get("text"), "event.text") or ""
         if len(raw) > MAX_TEXT:
@@ -263,14 +263,16 @@ class InboundReader:
         thread = _ts(event.get("thread_ts"), "event.thread_ts") if "thread_ts" in event else None
         ts = _ts(event.get("ts"), "event.ts")
         thread_id = thread if thread != ts else None
-        if not is_addressed and (thread_id is None or begins_with_other(raw, self.user_id)):
+        if not is_addressed and (thread_id is None or mentions_other_first(raw, self.user_id)):
             return None
         inbound = self._message(event, raw, chat_id, chat_type, ts, thread_id)
         return None if inbound is None else SlackMessage(inbound, is_addressed, kind is not None)
 
-    def _is_spoken(self, event: Record) -> bool:
+    def _is_from_user(self, event: Record) -> bool:
         """Return whether a user wrote the message, and not a program or this bot."""
-        if text_of(event.get("subtype"), "event.subtype") not in _SPOKEN or event.get("hidden"):
+        if text_of(event.get("subtype"), "event.subtype") not in _USER_SUBTYPES or event.get(
+            "hidden"
+        ):
             return False
         if event.get("bot_id") or event.get("bot_profile"):
             return False
@@ -280,7 +282,7 @@ class InboundReader:
         if not self.needs_mention or event.get("type") == "app_mention":
             return True
         is_answer = "thread_ts" in event and event.get("parent_user_id") == self.user_id
-        if is_answer and not begins_with_other(raw, self.user_id):
+        if is_answer and not mentions_other_first(raw, self.user_id):
             return True
         return is_mentioned(raw, self.user_id)
 
@@ -295,7 +297,7 @@ class InboundReader:
     ) -> Inbound | None:
         files = files_of(event.get("files"), self.max_file_bytes)
         words = plain(without_name(raw, self.user_id))
-        quoted = shared_words(event.get("attachments"))
+        quoted = forwarded_text(event.get("attachments"))
         text = "\n\n".join(part for part in (words, quoted, *files.notes) if part)
         if not text and not files.attachments:
             return None
@@ -335,7 +337,9 @@ class InboundReader:
         trigger = text_of(call.get("trigger_id"), "trigger_id") or ""
         if len(raw) > MAX_TEXT or not _TRIGGER.fullmatch(trigger):
             raise UnreadablePayload("A command has no usable trigger_id, or is far too long.")
-        text = f"/{name} {plain(raw)}".rstrip() if name in self.commands else self._spoken(raw)
+        text = (
+            f"/{name} {plain(raw)}".rstrip() if name in self.commands else self._command_text(raw)
+        )
         place = short(call.get("channel_name")) or ""
         chat_id = _id(call.get("channel_id"), "channel_id")
         named = "group" if place.startswith("mpdm-") else "channel"
@@ -344,7 +348,7 @@ class InboundReader:
         source = self._source(chat_id, chat_type, call.get("user_id"), f"slash:{trigger}", None)
         return SlackMessage(Inbound(source=source, text=text, message_id=source.message_id))
 
-    def _spoken(self, raw: str) -> str:
+    def _command_text(self, raw: str) -> str:
         """Return the text after ``/hermes``: a command without its slash, or a message."""
         word = raw.partition(" ")[0].lower()
         if not raw:

@@ -31,12 +31,12 @@ from hermes_sessions.gateway.platforms.slack.errors import NotAccepted, Take
 logger = logging.getLogger(__name__)
 
 #: Envelopes that may wait; further ones stay in the socket.
-_MOST_WAITING: Final = 1_000
+_MAX_WAITING: Final = 1_000
 #: How long to wait for Slack's hello.
 _HELLO_SECONDS: Final = 30.0
 #: How long pending envelopes may be acknowledged on a socket that Slack is about to close: it warns
 #: ten seconds before.
-_LEAVING_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
 
 _ENDED: Final = frozenset(
     {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED}
@@ -57,7 +57,7 @@ class SocketMode:
         self._take = take
         self._sleep = sleep
         self._ending = StopSignal()
-        self._waiting: asyncio.Queue[_Envelope] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: asyncio.Queue[_Envelope] = asyncio.Queue(_MAX_WAITING)
         self._tasks: list[asyncio.Task[None]] = []
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self.is_running = False
@@ -72,14 +72,17 @@ class SocketMode:
         receiving = keep_receiving(
             self._receive, self._ending, sleep=self._sleep, platform="slack", logger=logger
         )
-        self._tasks = [asyncio.create_task(receiving), asyncio.create_task(self._work())]
+        self._tasks = [
+            asyncio.create_task(receiving),
+            asyncio.create_task(self._deliver_in_order()),
+        ]
 
     async def stop(self) -> None:
         """Stop receiving, acknowledge the envelope in progress, close."""
         self._ending.ask()
         tasks, self._tasks = self._tasks, []
         await asyncio.gather(*tasks)
-        await self._leave()
+        await self._close_socket()
 
     # ── sockets ───────────────────────────────────────────────────────────────────────────────
 
@@ -101,7 +104,7 @@ class SocketMode:
         self.is_running = True
         return socket
 
-    async def _leave(self) -> None:
+    async def _close_socket(self) -> None:
         self.is_running = False
         socket, self._socket = self._socket, None
         if socket is not None:
@@ -118,7 +121,7 @@ class SocketMode:
         finally:
             # It stays open until the envelope in progress is acknowledged.
             if not self._ending.is_stop_requested:
-                await self._leave()
+                await self._close_socket()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
         """Read until the WebSocket ends; return whether data came or Slack wants a new one."""
@@ -130,7 +133,7 @@ class SocketMode:
                 return is_good
             message = _parsed(frame)
             if message.get("type") == "disconnect":
-                return await self._is_replaced(message)
+                return await self._wants_new_socket(message)
             is_good = True
             envelope_id = message.get("envelope_id")
             if isinstance(envelope_id, str):
@@ -138,7 +141,7 @@ class SocketMode:
                     self._waiting.put(_Envelope(socket, envelope_id, _payload(message)))
                 )
 
-    async def _is_replaced(self, message: Mapping[str, Any]) -> bool:
+    async def _wants_new_socket(self, message: Mapping[str, Any]) -> bool:
         """Return whether Slack asks for a new WebSocket, as it does every few hours; pending
         envelopes are acknowledged on this one first.
         """
@@ -146,13 +149,13 @@ class SocketMode:
             logger.error("slack: Socket Mode was turned off in the app's settings")
             return False
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVING_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._ending.result_unless_stopped(self._waiting.join())
         return True
 
     # ── envelopes ─────────────────────────────────────────────────────────────────────────────
 
-    async def _work(self) -> None:
+    async def _deliver_in_order(self) -> None:
         """Deliver envelopes one at a time, in order of arrival."""
         with suppress(Stopped):
             while not self._ending.is_stop_requested:

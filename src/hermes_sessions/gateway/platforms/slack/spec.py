@@ -18,7 +18,7 @@ from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,30}")
 _CHAT: Final = re.compile(r"[CDG][A-Z0-9]{2,30}")
 _ENTER_URL: Final = "and enter its URL as Request URL under Event Subscriptions"
-_WHERE: Final = "under OAuth & Permissions, and install the app again"
+_SCOPES_HINT: Final = "under OAuth & Permissions, and install the app again"
 
 
 def make_adapter(own: SlackSettings, _section: PlatformSettings, _home: Path) -> SlackAdapter:
@@ -80,8 +80,10 @@ def _missing_scopes(identity: BotIdentity) -> tuple[str, ...]:
     if not identity.scopes or not missing:
         return ()
     if NEEDED_SCOPE in missing:
-        raise LoginRefused(f"The app cannot send messages: add the scope {NEEDED_SCOPE} {_WHERE}.")
-    return (f"The app is missing scopes: add {', '.join(missing)} {_WHERE}.",)
+        raise LoginRefused(
+            f"The app cannot send messages: add the scope {NEEDED_SCOPE} {_SCOPES_HINT}."
+        )
+    return (f"The app is missing scopes: add {', '.join(missing)} {_SCOPES_HINT}.",)
 
 
 SPEC: Final = PlatformSpec(

@@ -22,19 +22,19 @@ from hermes_sessions.gateway.platforms.slack.mapping import plain
 # Earlier messages of a thread, which the agent cannot see otherwise.
 
 #: Limits: the latest messages, and the start of each.
-_MOST: Final = 20
+_MAX_MESSAGES: Final = 20
 
 
-_MAX_EACH: Final = 1000
+_MAX_MESSAGE_CHARS: Final = 1000
 
 
-_MAX_ALL: Final = 6000
+_MAX_TOTAL_CHARS: Final = 6000
 
 
 Record = Mapping[str, Any]
 
 
-async def introduced(
+async def with_thread_history(
     client: SlackClient, inbound: Inbound, *, user_id: str, patience: float
 ) -> Inbound:
     """Return a message with the earlier messages of its thread, if Slack responds within *patience*
@@ -57,9 +57,9 @@ async def introduced(
 def quoted(messages: Iterable[object], *, before: str, user_id: str) -> str:
     """Return messages of a thread as a quote, the latest that fit. Pure."""
     lines: list[str] = []
-    room = _MAX_ALL
+    room = _MAX_TOTAL_CHARS
     earlier = [each for each in messages if isinstance(each, Mapping) and _ts(each) < before]
-    for message in reversed(earlier[-_MOST:]):
+    for message in reversed(earlier[-_MAX_MESSAGES:]):
         line = _quotation(message, user_id)
         room -= len(line)
         if room < 0:
@@ -72,7 +72,7 @@ def _quotation(message: Record, user_id: str) -> str:
     text = message.get("text")
     if not isinstance(text, str) or not text.strip():
         return ""
-    words = plain(text[:_MAX_EACH]) + ("…" if len(text) > _MAX_EACH else "")
+    words = plain(text[:_MAX_MESSAGE_CHARS]) + ("…" if len(text) > _MAX_MESSAGE_CHARS else "")
     return "\n".join(f"> {line}" for line in f"{_author(message, user_id)}: {words}".splitlines())
 
 
@@ -94,11 +94,11 @@ def _ts(message: Record) -> str:
 logger = logging.getLogger(__name__)
 
 #: Threads to remember per channel, and channels to cache.
-_THREADS: Final = 200
-_CHANNELS: Final = 1_000
+_MAX_THREADS: Final = 200
+_MAX_CHANNELS: Final = 1_000
 
 
-class Threads:
+class FollowedThreads:
     """The threads of one bot. Runs on the event loop."""
 
     def __init__(self, services: Services, team_id: str) -> None:
@@ -147,14 +147,14 @@ class Threads:
             self._add(threads, thread_ts)
         self._followed[channel] = threads
         self._followed.move_to_end(channel)
-        if len(self._followed) > _CHANNELS:
+        if len(self._followed) > _MAX_CHANNELS:
             self._followed.popitem(last=False)
         return threads
 
     def _add(self, threads: OrderedDict[str, None], thread_ts: str) -> None:
         threads[thread_ts] = None
         threads.move_to_end(thread_ts)
-        while len(threads) > _THREADS:
+        while len(threads) > _MAX_THREADS:
             threads.popitem(last=False)
 
     def _name(self, channel: str) -> str:

@@ -29,7 +29,7 @@ TIMESTAMP_HEADER: Final = "X-Slack-Request-Timestamp"
 #: Slack's requests have some kilobytes. Larger ones are refused.
 MAX_BODY: Final = 1024**2
 _MAX_CHALLENGE: Final = 1024
-_OLDEST_SECONDS: Final = 300
+_MAX_AGE_SECONDS: Final = 300
 _MAX_DIGITS: Final = 16
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -55,7 +55,7 @@ class WebhookServer(Webhook):
         said = request.headers.get(TIMESTAMP_HEADER, "")
         if not given or not (said.isascii() and said.isdigit()) or len(said) > _MAX_DIGITS:
             return None
-        if abs(self._clock() - int(said)) > _OLDEST_SECONDS:
+        if abs(self._clock() - int(said)) > _MAX_AGE_SECONDS:
             return None
         return Signature(given, self._secret, mark="v0=", before=f"v0:{said}:".encode())
 

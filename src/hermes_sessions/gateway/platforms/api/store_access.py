@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.records import MessageRecord, SessionListing, SessionRecord
 
 
-class Conversations:
+class StoreAccess:
     """The API's access to the store. As thread-safe as the store."""
 
     def __init__(self, store: SessionStore) -> None:

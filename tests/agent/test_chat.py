@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.agent.chat import Chat, Origin
 from hermes_sessions.agent.clients.port import TextPiece
-from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended
 from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, StaleFence
@@ -23,12 +23,12 @@ def db() -> Iterator[SessionDB]:
         yield db
 
 
-def conversation(db: SessionDB, *answers: str, session_id: str | None = None) -> Conversation:
+def conversation(db: SessionDB, *answers: str, session_id: str | None = None) -> Chat:
     agent = Agent(db, ScriptedClient(*map(says, answers)), ToolRegistry())
-    return Conversation(agent, Origin("cli", "ada", "Be brief."), session_id)
+    return Chat(agent, Origin("cli", "ada", "Be brief."), session_id)
 
 
-def talk(held: Conversation, *texts: str) -> None:
+def talk(held: Chat, *texts: str) -> None:
     for text in texts:
         list(held.say(text))
 
@@ -253,7 +253,7 @@ class TestTwoAtOnce:
                 db.take_lease(held.session_id or "", "the next one")
 
             client = ScriptedClient([TextPiece("one"), taken_over, TextPiece("two")])
-            held = Conversation(Agent(db, client, ToolRegistry()), Origin("cli", holder="me"))
+            held = Chat(Agent(db, client, ToolRegistry()), Origin("cli", holder="me"))
             with pytest.raises(StaleFence, match="the next one"):
                 list(held.say("1"))
             assert said(db, held.session_id) == ["1"]

@@ -1,4 +1,4 @@
-"""A conversation of a chat: its current session, and the operations on it.
+"""A chat with an agent: its current session, and the operations on it.
 
 The first message creates the row of the session, so that looking around leaves nothing behind. The
 operations behind the slash commands are here; a terminal or messenger only shows their results.
@@ -64,8 +64,8 @@ class Origin:
         )
 
 
-class Conversation:
-    """The current conversation of one user.
+class Chat:
+    """The chat of one user with an agent.
 
     One thread at a time may send messages; other threads may read and set the title meanwhile.
     """
@@ -94,7 +94,7 @@ class Conversation:
         self.pending_title: str | None = None
         #: Held while the session is created and gets its title, so that no other title is set.
         self._creation_lock = Lock()
-        self._holding: ConversationLease | None = None
+        self._lease: ConversationLease | None = None
         #: Whether this chat has changed the session.
         self._is_changed = False
 
@@ -120,17 +120,17 @@ class Conversation:
             return
         self.release_leftover_lease()
         words, on_lost = self._origin.holder_text, interrupt.set if interrupt else _nothing
-        holding = ConversationLease(self.agent.db, session_id, words, on_lost=on_lost)
+        lease = ConversationLease(self.agent.db, session_id, words, on_lost=on_lost)
         try:
-            with holding:
-                self._holding = holding
+            with lease:
+                self._lease = lease
                 try:
                     yield self._latest_continuation(session_id)
                 finally:
-                    self._holding = None
+                    self._lease = None
         finally:
-            if holding.left is not None:
-                self._unreleased_leases.append(holding.left)
+            if lease.left is not None:
+                self._unreleased_leases.append(lease.left)
 
     def release_leftover_lease(self) -> None:
         """Release leases that could not be released while the store was unavailable; otherwise
@@ -142,7 +142,7 @@ class Conversation:
 
     @property
     def _fence(self) -> int | None:
-        return self._holding.token if self._holding is not None else self.agent.fence
+        return self._lease.token if self._lease is not None else self.agent.fence
 
     def _latest_continuation(self, session_id: str) -> str:
         """Return the session that continues *session_id*: another process may have compacted it.
