@@ -154,7 +154,7 @@ def test_structured_content_of_an_old_program_that_comes_later(path: Path) -> No
         (row,) = [row for row in db.list_sessions_rich(limit=-1) if row["id"] == "new"]
         assert not row["preview"].startswith("\x00")
         hits = db.search_messages("what is on it")
-        assert [hit["session_id"] for hit in hits] == ["new"]
+        assert "new" in [hit["session_id"] for hit in hits]
         exported = db.export_session("new")
     assert exported is not None
     assert exported["messages"][0]["content_type"] == "json"

@@ -64,6 +64,8 @@ def test_odd_values_are_read_like_an_import_reads_them(tmp_path: Path) -> None:
         ("UPDATE sessions SET model_config = '[1]' WHERE id = ?", (release_driver.DELEGATE,)),
         ("UPDATE messages SET api_content = ?, platform_message_id = ? WHERE id = 3", (odd, odd)),
         ("UPDATE gateway_routing SET entry_json = ? WHERE scope = ''", (odd,)),
+        ("UPDATE messages SET content = CAST(x'61eda080ff' AS TEXT) WHERE id = 5", ()),
+        ("UPDATE sessions SET git_branch = CAST(x'ff61' AS TEXT) WHERE id = ?", (routed,)),
         ("UPDATE session_model_usage SET cost_source = ? WHERE task <> ''", (odd,)),
         ("INSERT INTO session_model_usage (session_id, model) VALUES ('gone', 'm')", ()),
         # Archived and rewound: its last activity is that of what is in force.

@@ -418,7 +418,7 @@ class HermesDatabase:
             return _VIEW if kind == "view" else _OF_SQLITE
         if kind == "shadow" or name in SEARCH_TABLES:
             return _INDEX
-        if name == "compression_locks":
+        if name == "compression_locks" and not self.is_ours:
             return _LOCKS
         if self.is_ours and (name.startswith("search_") or name in _NOT_COPIED_OF_OURS):
             return _INDEX if name.startswith("search_") else _OF_THE_STORE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ def upgrade_documented_layout(
             the file was not changed.
     """
     with exclusive_access(
-        path, options, deadline, gated=gated, still_needed=_is_documented
+        path, options, deadline, gated=gated, still_needed=partial(_is_wanted, options)
     ) as connection:
         if connection is None:
             return None
@@ -90,11 +91,11 @@ def upgrade_documented_layout(
         return FileUpgrade(version, str(backup), *counts, done)
 
 
-def _is_documented(connection: apsw.Connection) -> bool:
+def _is_wanted(options: SQLiteOptions, connection: apsw.Connection) -> bool:
     kind, version = identify_file(connection)
-    return kind is FileType.DOCUMENTED or (
-        kind is FileType.LATER and version <= migrations.LATEST_UPGRADED_VERSION
-    )
+    if kind is FileType.LATER:
+        return options.upgrade_later and version <= migrations.LATEST_UPGRADED_VERSION
+    return kind is FileType.DOCUMENTED
 
 
 class _Counts(NamedTuple):
