@@ -41,11 +41,10 @@ class Environment:
             check=False,
         )
 
-    def module(self, home: Path) -> Path:
-        """Return the file that ``import hermes_state`` loads."""
-        found = self.run(
-            "python", "-c", "import hermes_state; print(hermes_state.__file__)", home=home
-        )
+    def module(self, home: Path, *, first: str = "sys") -> Path:
+        """Return the file that ``import hermes_state`` loads, after the module *first*."""
+        program = f"import {first}, hermes_state; print(hermes_state.__file__)"
+        found = self.run("python", "-c", program, home=home)
         return Path(found.stdout.strip())
 
     def files_of(self, name: str) -> dict[str, str]:
@@ -96,6 +95,8 @@ def test_beside_a_released_client(wheel: Path, tmp_path: Path) -> None:
         assert (adopted.returncode, adopted.stderr) == (0, "")
         assert adopted.stdout.startswith(f"hermes-agent {RELEASE} uses this store")
         assert environment.module(home) == ours
+        # The command of the client puts its own directory first on Python's path.
+        assert environment.module(home, first="hermes_cli.main") == ours
         assert environment.files_of("hermes_agent") == before
 
     taken_back = environment.run("hermes-sessions", "unadopt", home=home)

@@ -2,7 +2,7 @@
 
 hermes-agent brings a module ``hermes_state`` and a command ``hermes``, so that the wheel of this
 product installs neither under these names. Its drop-in module lies in a directory that comes last
-on Python's path: it serves environments without hermes-agent. Adopting puts that directory first
+on Python's path: it serves environments without hermes-agent. Adopting makes Python find it first,
 by one file that no package owns; hermes-agent's own files stay as they are.
 """
 
@@ -88,13 +88,25 @@ def _scripts() -> Path:
 
 
 def _path_line() -> str:
-    """Return a line that Python runs at its start. It does nothing once this product is removed."""
+    """Return a line that Python runs at its start. It does nothing once this product is removed.
+
+    It finds the module before Python's path is searched: the commands of hermes-agent put their own
+    directory first on it.
+    """
     root = Path(__file__).parents[2]
     # An editable installation has the module beside the package.
     is_editable = root.resolve() != _packages().resolve()
     directory = str(root if is_editable else root / "hermes_sessions_drop_in")
     module = os.path.join(directory, "hermes_state.py")  # noqa: PTH118 - text of a program
-    return f"import os, sys; os.path.isfile({module!r}) and sys.path.insert(0, {directory!r})\n"
+    finder = (
+        f"type('HermesSessionsFinder', (), {{'find_spec': staticmethod("
+        f"lambda name, path=None, target=None, find=PathFinder.find_spec: "
+        f"find(name, [{directory!r}]) if name == 'hermes_state' else None)}})"
+    )
+    return (
+        f"import os, sys; from importlib.machinery import PathFinder; "
+        f"os.path.isfile({module!r}) and sys.meta_path.insert(0, {finder})\n"
+    )
 
 
 def _add_command() -> list[str]:
