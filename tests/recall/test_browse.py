@@ -15,8 +15,6 @@ def test_the_shape(db: SessionDB, ask: Ask) -> None:
                 "session_id": "s1",
                 "title": "Tea",
                 "source": "cli",
-                "started_at": MORNING,
-                "last_active": MORNING + 60,
                 "when": "March 01, 2026 at 09:00 AM",
                 "last_active_when": "March 01, 2026 at 09:01 AM",
                 "message_count": 2,
@@ -26,7 +24,7 @@ def test_the_shape(db: SessionDB, ask: Ask) -> None:
         "count": 1,
         "message": "The most recent conversations. Search them with query, or open one with "
         "session_id.",
-        "tokens": {"budget": 8000, "estimated": 122, "estimate": "characters / 4"},
+        "tokens": {"budget": 8000, "estimated": 141, "estimate": "pieces of words"},
     }
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
 from hermes_sessions.recall import session_search
-from hermes_sessions.recall.budget import cut, cut_to_json_length, json_length, share_out
+from hermes_sessions.recall.budget import cut, cut_to_tokens, json_tokens, share_out
 from tests.recall.conftest import Ask
 from tests.recall.conversations import talk
 
@@ -35,12 +35,11 @@ def test_no_answer_is_over_its_budget(
         {},
     ):
         answer = ask(**question, max_tokens=max_tokens)
-        written = json.dumps(answer, ensure_ascii=False)
-        assert len(written) <= max_tokens * 4
+        assert json_tokens(answer) <= max_tokens
         assert answer["tokens"] == {
             "budget": max_tokens,
-            "estimated": -(-len(written) // 4),
-            "estimate": "characters / 4",
+            "estimated": json_tokens(answer),
+            "estimate": "pieces of words",
         }
         assert answer.get("results") or answer.get("messages")
 
@@ -138,7 +137,7 @@ def test_names_of_any_length_do_not_break_the_budget(db: SessionDB, ask: Ask) ->
         {"session_id": "s1", "around_message_id": message},
     ):
         answer = ask(**question, max_tokens=500)
-        assert len(json.dumps(answer, ensure_ascii=False)) <= 2_000
+        assert json_tokens(answer) <= 500
 
 
 texts = st.text(max_size=300)
@@ -155,7 +154,7 @@ def test_any_text_stays_in_the_budget(contents: list[str], max_tokens: int, data
             {"session_id": "s1", "around_message_id": chosen},
         ):
             answer = session_search(db, **question, max_tokens=max_tokens)
-            assert len(json.dumps(answer, ensure_ascii=False)) <= max_tokens * 4
+            assert json_tokens(answer) <= max_tokens
 
 
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────
@@ -185,8 +184,9 @@ marks = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30)), max_size=8)
 def test_cutting(text: str, size: int, spans: list[tuple[int, int]]) -> None:
     places = sorted((start, start + length) for start, length in spans)
     assert len(cut(text, size, places)) <= max(size, 0) or cut(text, size) == text
-    kept = cut_to_json_length(text, size, places)
-    assert json_length(kept) - 2 <= max(size, 0)
+    kept = cut_to_tokens(text, size, places)
+    # The quotes may be a token of their own.
+    assert json_tokens(kept) - 2 <= max(size, 0)
 
 
 def test_a_cut_starts_a_quarter_before_the_match() -> None:

@@ -37,7 +37,6 @@ def test_the_shape(db: SessionDB, ask: Ask) -> None:
         "id": ids[15],
         "role": "assistant",
         "content": "we chose the blue kettle",
-        "timestamp": MORNING + 900,
         "anchor": True,
     }
     assert not any("anchor" in message for i, message in enumerate(window) if i != 5)
@@ -134,9 +133,39 @@ def test_copies_of_a_message_in_continuations_are_one_result(db: SessionDB, ask:
     for i, (old, new) in enumerate([("a", "b"), ("b", "c"), ("c", "d")], 1):
         continue_in(db, old, new, "the kettle is blue", start=MORNING + i * HOUR)
     (entry,) = ask("kettle")["results"]
-    assert len(entry["other_matches"]) == 2
-    assert {m["session_id"] for m in entry["other_matches"]} <= {"a", "b", "c", "d"}
-    assert all(">>>kettle<<<" in m["snippet"] for m in entry["other_matches"])
+    assert "other_matches" not in entry
+
+
+def test_further_matches_are_shown_whole(db: SessionDB, ask: Ask) -> None:
+    talk(db, "a", "the kettle is blue", *["no"] * 20, "the kettle broke")
+    continue_in(db, "a", "b", "a kettle was bought", start=MORNING + 2 * HOUR)
+    for i in range(4):
+        talk(db, f"s{i}", f"kettle number {i}", start=MORNING + 3 * HOUR)
+    answer = ask("kettle", limit=5)
+    (entry,) = [entry for entry in answer["results"] if entry["session_id"] in "ab"]
+    places = ("bookend_start", "messages", "bookend_end", "other_matches")
+    texts = {m["content"] for place in places for m in entry[place]}
+    assert texts >= {"the kettle is blue", "the kettle broke", "a kettle was bought"}
+    elsewhere = {m["session_id"] for m in entry["other_matches"]}
+    assert elsewhere == {"a", "b"} - {entry["session_id"]}
+    fewer = ask("kettle", limit=2)
+    assert len(fewer["results"]) == 2
+    assert len(fewer["more_matches"]) >= 3
+    assert all("kettle" in match["content"] for match in fewer["more_matches"])
+
+
+def test_a_small_budget_goes_to_matches_first(db: SessionDB, ask: Ask) -> None:
+    filler = "something else that is said at some length in between, for the context of it " * 3
+    texts = [filler] * 40
+    for i in range(0, 40, 8):
+        texts[i] = f"about kettle number {i}: " + "it has many interesting properties " * 5
+    talk(db, "s1", *texts)
+    answer = ask("kettle", max_tokens=700)
+    (entry,) = answer["results"]
+    places = ("bookend_start", "messages", "bookend_end", "other_matches")
+    shown = [message for place in places for message in entry[place]]
+    whole = [m["content"] for m in shown if "kettle" in m["content"] and "truncated" not in m]
+    assert sorted(whole) == sorted(texts[::8])
 
 
 def test_matches_in_sight_are_not_repeated(db: SessionDB, ask: Ask) -> None:

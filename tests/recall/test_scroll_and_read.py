@@ -2,7 +2,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from tests.recall.conftest import Ask
-from tests.recall.conversations import MORNING, continue_in, talk
+from tests.recall.conversations import continue_in, talk
 
 NO_SESSION = {"success": False, "error": "There is no session with that id."}
 NO_MESSAGE = {"success": False, "error": "There is no message with that id in that session."}
@@ -99,8 +99,8 @@ def test_the_shape_of_read(db: SessionDB, ask: Ask) -> None:
         "message_count": 2,
         "truncated": False,
         "messages": [
-            {"id": ids[0], "role": "user", "content": "a", "timestamp": MORNING},
-            {"id": ids[1], "role": "assistant", "content": "b", "timestamp": MORNING + 60},
+            {"id": ids[0], "role": "user", "content": "a", "when": "2026-03-01 09:00"},
+            {"id": ids[1], "role": "assistant", "content": "b", "when": "2026-03-01 09:01"},
         ],
         "tokens": answer["tokens"],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.recall.arguments import RecallArguments
-from hermes_sessions.recall.budget import json_length, room_for
+from hermes_sessions.recall.budget import json_tokens, room_for
 from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.recall.scoped_store import (
     DEMOTED_WHEN_BROWSING,
@@ -48,7 +48,7 @@ def browse(context: RecallContext, arguments: RecallArguments) -> Record:
     result: Record = arguments.opening() | {"results": [], "count": len(rows), "message": message}
     room = room_for(result, arguments.max_tokens)
     for row in rows:
-        room -= json_length(row) + 2
+        room -= json_tokens(row) + 1
         if room < 0:
             break
         result["results"].append(row)
@@ -69,8 +69,6 @@ def _row(context: RecallContext, session: SessionListing) -> Record:
         "session_id": session["id"],
         "title": label(session["title"]),
         "source": label(session["source"]),
-        "started_at": session["started_at"],
-        "last_active": session["last_active"],
         "when": context.date(session["started_at"]),
         "last_active_when": context.date(session["last_active"]),
         "message_count": session["message_count"],

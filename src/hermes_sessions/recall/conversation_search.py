@@ -9,6 +9,7 @@ are enough conversations to choose from or no more hits.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -65,8 +66,8 @@ def best_conversations(
         by_conversation.setdefault(hit.conversation_id, []).append(hit)
     if sort != "relevance" or not terms_of(gathered.tree):
         return _by_time(by_conversation, gathered, oldest=sort == "oldest")[:limit]
-    if gathered.searches == 1 and not gathered.is_relaxed:
-        ranks = {hit.id: _HitRank(0, -(hit.score or 0.0)) for hit in gathered.hits}
+    if gathered.searches == 1:
+        ranks = _in_search_order(gathered.hits)
     else:
         ranks = _comparable(store, by_conversation, gathered)
     return _by_rank(by_conversation, gathered, ranks)[:limit]
@@ -105,6 +106,18 @@ def _by_rank(
         whole = _HitRank(value.reading, round(value.cost + _FURTHER_HITS * further, 9))
         ordered.append(((found.demoted, whole, -best.timestamp, conversation_id), found))
     return [found for _, found in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _in_search_order(hits: Sequence[Hit]) -> dict[int, _HitRank]:
+    """Rank the hits of one search as it did. Where scores rise, a weaker step begins."""
+    ranks: dict[int, _HitRank] = {}
+    step, last = 0, math.inf
+    for hit in hits:
+        score = hit.score or 0.0
+        step += score > last
+        ranks[hit.id] = _HitRank(step, -score)
+        last = score
+    return ranks
 
 
 def _comparable(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.recall.arguments import DEFAULT_ROLES, RecallArguments
-from hermes_sessions.recall.budget import cut_to_json_length, json_length, room_for, share_out
+from hermes_sessions.recall.budget import cut_to_tokens, json_tokens, room_for
 from hermes_sessions.recall.conversation_search import (
     RankedConversation,
     RecallQuery,
@@ -19,7 +20,6 @@ from hermes_sessions.recall.message_excerpts import (
     fit,
     label,
     marker_of,
-    wanted_room,
 )
 from hermes_sessions.recall.scoped_store import RecallContext
 from hermes_sessions.recall.summaries import Summaries, SummaryTopic
@@ -27,6 +27,9 @@ from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchReport
 from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import AS_ASKED
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord
 
 # How the query was interpreted, or why it found nothing, without revealing what is out of scope.
 #
@@ -56,7 +59,7 @@ _FILTERS: Final = {
 _MOST_REPAIRS: Final = 5
 
 
-_LONGEST_REPAIR: Final = 100
+_LONGEST_REPAIR: Final = 30
 
 
 def describe_interpretation(report: SearchReport) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def describe_interpretation(report: SearchReport) -> dict[str, Any]:
         reading["explanation"] = _EXPLAINED.get(report.step, "The query was relaxed.")
     if report.repairs:
         kept = report.repairs[:_MOST_REPAIRS]
-        reading["repairs"] = [cut_to_json_length(repair, _LONGEST_REPAIR) for repair in kept]
+        reading["repairs"] = [cut_to_tokens(repair, _LONGEST_REPAIR) for repair in kept]
     if reading:
         said["reading"] = reading
     if not report.complete:
@@ -98,13 +101,23 @@ Record = dict[str, Any]
 
 #: Filters in the query that ask for messages which the default roles would hide.
 _ABOUT_ROLES: Final = frozenset({"role", "tool", "has"})
-_OTHER_MATCHES: Final = 2
-_ECHO: Final = 200
-_LONGEST_SNIPPET: Final = 300
-#: The least room of a conversation: a few are shown well rather than many badly.
-_WORTH_SHOWING: Final = 200
-#: Bookends come after the closest neighbours of the match and before more distant ones.
-_BOOKEND_PRIORITY: Final = 2.5
+_ECHO: Final = 50
+_LONGEST_SNIPPET: Final = 75
+#: The least room of a conversation shown with its context: a few are shown well rather than many
+#: badly. Matches of other conversations are shown alone.
+_WORTH_SHOWING: Final = 400
+#: Room for each conversation from which facts beyond the essential ones are shown.
+_ROOMY: Final = 1_000
+#: The most room of a summary, as a share of what its conversation has.
+_SUMMARY_SHARE: Final = 2
+#: The most matches besides the best of each conversation.
+_MOST_MATCHES: Final = 60
+# What is dropped first when room is short: larger numbers go first. Matches have their rank. After
+# the best few come the closest neighbours of the best match, then those of the next, and so on.
+_NEIGHBOURS: Final = 5.5
+_EACH_STEP: Final = 5
+_EACH_CONVERSATION: Final = 3
+_BOOKENDS: Final = 40.5
 
 
 def discover(
@@ -112,7 +125,7 @@ def discover(
 ) -> Record:
     """Return the best matching conversations, each with its match in context."""
     result = arguments.opening() | {
-        "query": cut_to_json_length(arguments.query, _ECHO),
+        "query": cut_to_tokens(arguments.query, _ECHO),
         "results": [],
         "count": 0,
     }
@@ -121,7 +134,14 @@ def discover(
         return result | {"message": "This query contains nothing to search for."}
     gathered = collect_hits(context.store, question)
     found = best_conversations(context.store, gathered, sort=arguments.sort, limit=arguments.limit)
-    entries = [entry for item in found if (entry := _entry(context, item)) is not None]
+    room = room_for(result | {"sessions_searched": 99_999}, arguments.max_tokens)
+    most = max(1, room // _WORTH_SHOWING)
+    ranked = {hit.id: i for i, hit in enumerate(gathered.hits)}
+    entries = [
+        entry
+        for i, item in enumerate(found[:most])
+        if (entry := _entry(context, item, i, ranked)) is not None
+    ]
     if not entries:
         as_asked = context.store.search(
             question.text, question.conditions, limit=1, sort=question.sort, count=True
@@ -134,7 +154,9 @@ def discover(
     searched = {hit.conversation_id for hit in gathered.hits}
     result |= {"count": len(entries), "sessions_searched": len(searched)}
     result |= describe_interpretation(gathered.report)
-    result["results"] = _fitted(entries, room_for(result, arguments.max_tokens), marker)
+    room = room_for(result | {"more_matches": []}, arguments.max_tokens)
+    entries = _settle(entries, room)
+    _fill(result, entries, _others(context, gathered.hits, entries), room, marker)
     result["count"] = len(result["results"])
     if not result["results"]:
         result["message"] = "max_tokens is too small to show the results."
@@ -171,16 +193,17 @@ class _Entry:
     """A conversation that is being prepared for the result."""
 
     hit: Hit
+    #: The facts that every entry has, and those that are shown if there is room.
     facts: Record
+    further_facts: Record
     messages: list[MessageExcerpt]
     #: How many of the messages form the first bookend, and how many the last.
     first: int
     last: int
     counts: Record
 
-    def shown(self, room: int, marker: Marker) -> Record:
-        """Return the entry with its messages cut to *room* characters."""
-        shown = fit(self.messages, room, marker)
+    def shown(self, shown: Sequence[Record | None]) -> Record:
+        """Return the entry with its messages as they are shown; None for those left out."""
         end = len(shown) - self.last
         entry = self.facts | {
             "bookend_start": [item for item in shown[: self.first] if item],
@@ -192,24 +215,22 @@ class _Entry:
             entry["left_out"] = shown.count(None)
         return entry
 
-    def lighten(self, room: int) -> None:
-        """Drop optional parts if the entry does not fit otherwise."""
-        excess = self.frame_length() + _WORTH_SHOWING - room
-        if excess > 0:
-            self.facts.pop("other_matches", None)
-            excess = self.frame_length() + _WORTH_SHOWING - room
-        summary = self.facts.get("summary")
-        if excess > 0 and summary:
-            size = json_length(summary) - 2 - excess
-            self.facts["summary"] = cut_to_json_length(summary, max(size, _WORTH_SHOWING))
+    def settle(self, room: int) -> None:
+        """Choose the facts that are shown in an entry of *room* tokens."""
+        if room >= _ROOMY:
+            self.facts = self.further_facts | self.facts
+        if summary := self.facts.get("summary"):
+            self.facts["summary"] = cut_to_tokens(summary, room // _SUMMARY_SHARE)
 
     def frame_length(self) -> int:
         """Return the room that the entry takes without its messages."""
         empty: Record = {"bookend_start": [], "messages": [], "bookend_end": [], "left_out": 99}
-        return json_length(self.facts | self.counts | empty) + 2
+        return json_tokens(self.facts | self.counts | empty) + 1
 
 
-def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
+def _entry(
+    context: RecallContext, found: RankedConversation, place: int, ranked: dict[int, int]
+) -> _Entry | None:
     """Return the entry of a conversation; None if it was deleted meanwhile."""
     hit = found.hits[0]
     view = context.store.anchored_view(hit.session_id, hit.id)
@@ -218,20 +239,22 @@ def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
         return None
     middle = next(i for i, message in enumerate(window) if message["id"] == hit.id)
     start, end = view["bookend_start"], view["bookend_end"]
-    drafts = [
-        *[MessageExcerpt(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(start)],
-        *[
-            MessageExcerpt(message, abs(i - middle), _weight(abs(i - middle)), anchor=i == middle)
-            for i, message in enumerate(window)
-        ],
-        *[MessageExcerpt(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(end[::-1])][
-            ::-1
-        ],
+    nearest = _NEIGHBOURS + _EACH_CONVERSATION * place
+    drafts = [_excerpt(message, _BOOKENDS + i, ranked) for i, message in enumerate(start)]
+    for i, message in enumerate(window):
+        if i == middle:
+            drafts.append(MessageExcerpt(message, -1, 4, anchor=True, matches=True))
+        else:
+            distance = abs(i - middle)
+            priority = nearest + _EACH_STEP * (distance - 1)
+            drafts.append(_excerpt(message, priority, ranked, 2 if distance <= 2 else 1))
+    drafts += [_excerpt(message, _BOOKENDS + i, ranked) for i, message in enumerate(end[::-1])][
+        ::-1
     ]
-    in_sight = {message["id"] for message in (*start, *window, *end)}
     return _Entry(
         hit=hit,
-        facts=_facts(context, found, in_sight),
+        facts=_facts(context, found),
+        further_facts=_further_facts(context, hit),
         messages=drafts,
         first=len(start),
         last=len(end),
@@ -239,13 +262,34 @@ def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
     )
 
 
-def _weight(distance: int) -> int:
-    return 4 if distance == 0 else 2 if distance <= 2 else 1
+def _excerpt(
+    message: MessageRecord, priority: float, ranked: dict[int, int], weight: int = 1
+) -> MessageExcerpt:
+    """Return a message beside the match; one that matches, too, is as important as its rank."""
+    rank = ranked.get(message["id"])
+    if rank is None:
+        return MessageExcerpt(message, priority, weight)
+    return MessageExcerpt(message, min(rank, priority), weight, matches=True)
 
 
-def _facts(context: RecallContext, found: RankedConversation, in_sight: set[int]) -> Record:
+def _facts(context: RecallContext, found: RankedConversation) -> Record:
     hit = found.hits[0]
-    facts: Record = {
+    facts: Record = {"session_id": hit.session_id, "when": context.date(hit.session_started)}
+    if hit.title:
+        facts["title"] = label(hit.title)
+    facts["match_message_id"] = hit.id
+    if hit.matched != "message":
+        facts["matched"] = hit.matched
+        facts["snippet"] = cut_to_tokens(hit.snippet, _LONGEST_SNIPPET)
+    if found.conversation_id != hit.session_id:
+        root = context.store.find_session(found.conversation_id)
+        if root is not None:
+            facts["parent_session_id"] = root["id"]
+    return facts
+
+
+def _further_facts(context: RecallContext, hit: Hit) -> Record:
+    return {
         "session_id": hit.session_id,
         "when": context.date(hit.session_started),
         "source": label(hit.source),
@@ -254,46 +298,83 @@ def _facts(context: RecallContext, found: RankedConversation, in_sight: set[int]
         "matched_role": label(hit.role),
         "match_message_id": hit.id,
         "match_when": context.date(hit.timestamp),
-        "snippet": cut_to_json_length(hit.snippet, _LONGEST_SNIPPET),
+        "snippet": cut_to_tokens(hit.snippet, _LONGEST_SNIPPET),
     }
-    if hit.matched != "message":
-        facts["matched"] = hit.matched
-    if found.conversation_id != hit.session_id:
-        root = context.store.find_session(found.conversation_id)
-        if root is not None:
-            facts["parent_session_id"] = root["id"]
-    others = [other for other in found.hits[1:] if other.id not in in_sight]
-    if others:
-        facts["other_matches"] = [
-            {
-                "session_id": other.session_id,
-                "message_id": other.id,
-                "role": label(other.role),
-                "snippet": cut_to_json_length(other.snippet, _LONGEST_SNIPPET),
-            }
-            for other in others[:_OTHER_MATCHES]
-        ]
-    return facts
+
+
+# Matches besides
+
+
+@dataclass(slots=True)
+class _OtherMatch:
+    """A match that no entry's window shows."""
+
+    excerpt: MessageExcerpt
+    #: The position of the entry of its conversation, if there is one.
+    place: int | None
+
+
+def _others(
+    context: RecallContext, hits: Sequence[Hit], entries: Sequence[_Entry]
+) -> list[_OtherMatch]:
+    """Return the matches that are in no entry's window, best first, without copies."""
+    in_sight = {draft.record["id"] for entry in entries for draft in entry.messages}
+    texts = {draft.text for entry in entries for draft in entry.messages}
+    places = {entry.hit.conversation_id: i for i, entry in enumerate(entries)}
+    sessions = {entry.hit.session_id for entry in entries}
+    others = []
+    for rank, hit in enumerate(hits[:_MOST_MATCHES]):
+        if hit.id in in_sight or hit.matched != "message":
+            continue
+        window = context.store.messages_around(hit.session_id, hit.id, 0)["window"]
+        if window:
+            session_id = None if hit.session_id in sessions else hit.session_id
+            excerpt = MessageExcerpt(window[0], rank, 2, matches=True, session_id=session_id)
+            if excerpt.text and excerpt.text in texts:
+                continue
+            texts.add(excerpt.text)
+            others.append(_OtherMatch(excerpt, places.get(hit.conversation_id)))
+    return others
 
 
 # All conversations
 
 
-def _fitted(entries: list[_Entry], room: int, marker: Marker) -> list[Record]:
-    """Return as many entries as fit, sharing the room fairly."""
-    kept: list[_Entry] = []
-    frames = 0
+def _fill(
+    result: Record,
+    entries: list[_Entry],
+    others: list[_OtherMatch],
+    room: int,
+    marker: Marker,
+) -> None:
+    """Add to the result what fits: matches first, then what stands around the best."""
+    room -= sum(entry.frame_length() for entry in entries)
+    drafts = [draft for entry in entries for draft in entry.messages]
+    drafts += [other.excerpt for other in others]
+    shown = fit(drafts, room, marker)
     for entry in entries:
-        left = room - frames - _WORTH_SHOWING * len(kept)
-        entry.lighten(left)
-        if entry.frame_length() > (left - _WORTH_SHOWING if kept else left):
+        size = len(entry.messages)
+        result["results"].append(entry.shown(shown[:size]))
+        shown = shown[size:]
+    for other, message in zip(others, shown, strict=True):
+        if message is not None and other.place is None:
+            result.setdefault("more_matches", []).append(message)
+        elif message is not None and other.place is not None:
+            result["results"][other.place].setdefault("other_matches", []).append(message)
+
+
+def _settle(entries: list[_Entry], room: int) -> list[_Entry]:
+    """Choose the facts of each entry, and return the first entries for which there is room."""
+    for entry in entries:
+        entry.settle(room // len(entries))
+    kept: list[_Entry] = []
+    left = room
+    for entry in entries:
+        left -= entry.frame_length()
+        if kept and left < _WORTH_SHOWING:
             break
-        frames += entry.frame_length()
         kept.append(entry)
-    rooms = share_out(
-        [wanted_room(entry.messages) for entry in kept], [1] * len(kept), room - frames
-    )
-    return [entry.shown(size, marker) for entry, size in zip(kept, rooms, strict=True)]
+    return kept
 
 
 def _summarise(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.model.message import text_of
-from hermes_sessions.recall.budget import cut_to_json_length, json_length, share_out
+from hermes_sessions.recall.budget import count_tokens, cut_to_tokens, json_tokens, share_out
 from hermes_sessions.text.query.matcher import find_marks
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
@@ -35,13 +35,14 @@ Record = dict[str, Any]
 #: Returns the positions of matches in a text.
 Marker = Callable[[str], Sequence[Mark]]
 
-#: A message is worth showing with this much of its text, or with all of a shorter text.
-_SMALLEST: Final = 120
-#: The length of a separator in a list, and of the fields that report a cut.
-_BETWEEN: Final = 2
-_CUT_NOTICE: Final = len(', "truncated": true, "length": 12345678')
+#: The least tokens in which a message is worth showing: of one that matches, and of others.
+_SMALLEST_MATCH: Final = 200
+_SMALLEST: Final = 30
+#: The tokens of a separator in a list, and of the fields that report a cut.
+_BETWEEN: Final = 1
+_CUT_NOTICE: Final = count_tokens(', "truncated": true, "length": 12345678')
 _MOST_CALLS: Final = 5
-_LONGEST_NAME: Final = 120
+_LONGEST_NAME: Final = 30
 
 
 def no_marks(_text: str) -> Sequence[Mark]:
@@ -51,7 +52,7 @@ def no_marks(_text: str) -> Sequence[Mark]:
 
 def label(text: str | None) -> str | None:
     """Return a user-chosen name (source, model, title) at a bounded length."""
-    return None if text is None else cut_to_json_length(text, _LONGEST_NAME)
+    return None if text is None else cut_to_tokens(text, _LONGEST_NAME)
 
 
 @dataclass(slots=True)
@@ -63,27 +64,37 @@ class MessageExcerpt:
     priority: float
     #: Its share of the room compared with others.
     weight: int = 1
+    #: Whether it is the match that the others surround.
     anchor: bool = False
+    #: Whether it matches the query: then it stays whole before others get room.
+    matches: bool = False
+    #: Its session, where that is not clear from the place it is shown.
+    session_id: str | None = None
+    #: Returns a time formatted for the caller.
+    date: Callable[[float], str] | None = None
     #: The room that text and calls take uncut.
     wanted: int = field(init=False)
-    _text: str = field(init=False)
+    #: Its text, as it is read.
+    text: str = field(init=False)
     _calls: Any = field(init=False)
     _calls_length: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._text = _readable(self.record.get("content"))
+        self.text = _readable(self.record.get("content"))
         self._calls = _strict(self.record.get("tool_calls"))
-        self._calls_length = json_length({"tool_calls": self._calls}) if self._calls else 0
-        self.wanted = json_length(self._text) - 2 + self._calls_length
+        self._calls_length = json_tokens({"tool_calls": self._calls}) if self._calls else 0
+        self.wanted = json_tokens(self.text) + self._calls_length
 
     def frame(self) -> Record:
         """Return the message without the parts that can be cut."""
-        frame: Record = {
+        frame: Record = {} if self.session_id is None else {"session_id": self.session_id}
+        frame |= {
             "id": self.record["id"],
             "role": label(self.record["role"]),
             "content": "",
-            "timestamp": self.record["timestamp"],
         }
+        if self.date is not None:
+            frame["when"] = self.date(self.record["timestamp"])
         for name in ("tool_name", "tool_call_id"):
             if self.record.get(name):
                 frame[name] = label(self.record[name])
@@ -94,27 +105,27 @@ class MessageExcerpt:
     @property
     def least(self) -> int:
         """The least room in which the message is worth showing."""
-        return min(self.wanted, _SMALLEST)
+        return min(self.wanted, _SMALLEST_MATCH if self.matches else _SMALLEST)
 
     def shown(self, room: int, marker: Marker) -> Record:
-        """Return the message with text and calls cut to *room* characters."""
+        """Return the message with text and calls cut to *room* tokens."""
         message = self.frame()
         if self.wanted <= room:
-            message["content"] = self._text
+            message["content"] = self.text
             if self._calls:
                 message["tool_calls"] = self._calls
             return message
         # The fields that report the cut take room from the text.
         room -= _CUT_NOTICE
         text_room = room if not self._calls else max(room // 2, room - self._calls_length)
-        message["content"] = cut_to_json_length(self._text, text_room, marker(self._text))
+        message["content"] = cut_to_tokens(self.text, text_room, marker(self.text))
         if self._calls:
-            left = room - json_length(message["content"]) + 2
+            left = room - json_tokens(message["content"])
             calls = self._shorter_calls(left, marker)
             if calls:
                 message["tool_calls"] = calls
         message["truncated"] = True
-        message["length"] = len(self._text)
+        message["length"] = len(self.text)
         return message
 
     def _shorter_calls(self, room: int, marker: Marker) -> Any:
@@ -123,26 +134,25 @@ class MessageExcerpt:
             return self._calls
         calls = self._calls if isinstance(self._calls, list) else [self._calls]
         frames = [_call_frame(call) for call in calls[:_MOST_CALLS]]
-        spare = room - json_length({"tool_calls": [frame for frame, _ in frames]})
+        spare = room - json_tokens({"tool_calls": [frame for frame, _ in frames]})
         if spare < 0:
             return None
         for frame, arguments in frames:
             function = frame["function"]
             size = spare // len(frames)
-            function["arguments"] = cut_to_json_length(arguments, size, marker(arguments))
+            function["arguments"] = cut_to_tokens(arguments, size, marker(arguments))
         return [frame for frame, _ in frames]
 
 
 def fit(
     drafts: Sequence[MessageExcerpt], room: int, marker: Marker = no_marks
 ) -> list[Record | None]:
-    """Return each message as shown, None for those that do not fit; at most *room* characters in
-    all.
+    """Return each message as shown, None for those that do not fit; at most *room* tokens in all.
 
     Messages are kept in order of priority until one does not fit. The kept ones share the room:
     short ones stay whole, long ones are cut around their matches.
     """
-    frames = [json_length(draft.frame()) + _BETWEEN for draft in drafts]
+    frames = [json_tokens(draft.frame()) + _BETWEEN for draft in drafts]
     kept: list[int] = []
     left = room
     for i in sorted(range(len(drafts)), key=lambda i: drafts[i].priority):
@@ -159,11 +169,6 @@ def fit(
     for i, size in zip(kept, more, strict=True):
         shown[i] = drafts[i].shown(drafts[i].least + size, marker)
     return shown
-
-
-def wanted_room(drafts: Sequence[MessageExcerpt]) -> int:
-    """Return the room that messages take uncut."""
-    return sum(json_length(d.frame()) + _BETWEEN + d.wanted for d in drafts)
 
 
 def _readable(content: Any) -> str:

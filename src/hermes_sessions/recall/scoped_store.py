@@ -61,6 +61,14 @@ def long_date(moment: float, zone: tzinfo | None = None) -> str:
     return f"{month} {then.day:02}, {then.year} at {hour:02}:{then.minute:02} {half}"
 
 
+def short_date(moment: float, zone: tzinfo | None = None) -> str:
+    """Return ``2026-05-01 14:30``, in the host's time zone unless *zone* is given."""
+    try:
+        return f"{datetime.fromtimestamp(moment, zone):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
+
+
 Record = Mapping[str, Any]
 
 _LARGEST_ID = 2**63 - 1
@@ -171,6 +179,10 @@ class RecallContext:
     def date(self, moment: float) -> str:
         """Return a time formatted for the caller."""
         return long_date(moment, self.zone)
+
+    def short_date(self, moment: float) -> str:
+        """Return the time of a message among others, formatted for the caller."""
+        return short_date(moment, self.zone)
 
     def meta(self, session: Record) -> dict[str, Any]:
         """Return the metadata of a session that is opened."""

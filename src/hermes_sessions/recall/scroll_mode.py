@@ -51,7 +51,13 @@ def scroll(context: RecallContext, arguments: RecallArguments) -> Record:
     records = around["window"]
     middle = next(i for i, record in enumerate(records) if record["id"] == message_id)
     drafts = [
-        MessageExcerpt(record, abs(i - middle), 4 if i == middle else 1, anchor=i == middle)
+        MessageExcerpt(
+            record,
+            abs(i - middle),
+            4 if i == middle else 1,
+            anchor=i == middle,
+            date=context.short_date,
+        )
         for i, record in enumerate(records)
     ]
     # Counts grow when messages are omitted; reserve room for their largest values.
@@ -103,7 +109,8 @@ def read(context: RecallContext, arguments: RecallArguments) -> Record:
     }
     from_the_ends = [min(i, len(records) - 1 - i) for i in range(len(records))]
     drafts = [
-        MessageExcerpt(record, far) for record, far in zip(records, from_the_ends, strict=True)
+        MessageExcerpt(record, far, date=context.short_date)
+        for record, far in zip(records, from_the_ends, strict=True)
     ]
     shown = fit(
         drafts, room_for(result, arguments.max_tokens), marker_of(parse(arguments.query).node)
