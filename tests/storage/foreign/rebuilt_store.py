@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.session_import.parents import recompute_placement
+from hermes_sessions.storage.session_copy.parents import recompute_placement
 from tests.storage.foreign.programs import Program
 
 Row = tuple[Any, ...]

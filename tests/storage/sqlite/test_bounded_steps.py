@@ -19,7 +19,7 @@ from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.turns import TurnRecovery
 from hermes_sessions.storage.search import background_indexer
 from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
-from hermes_sessions.storage.session_import.parents import place_all_conversations
+from hermes_sessions.storage.session_copy.parents import place_all_conversations
 from hermes_sessions.storage.sqlite import opener, wal_files
 from tests.storage.sqlite.index_helpers import append, change, index_nothing_unasked
 

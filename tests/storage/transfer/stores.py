@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -81,6 +82,11 @@ def exported(url: str) -> bytes:
     with opened(url, read_only=True) as db:
         write_jsonl(db.iter_export(), file)
     return file.getvalue()
+
+
+def exported_content(url: str) -> list[dict[str, Any]]:
+    """Return the exported records without what counts the changes in one store."""
+    return [json.loads(line) | {"revision": 0} for line in exported(url).splitlines()]
 
 
 def rows(url: str, sql: str, *params: Any) -> list[tuple[Any, ...]]:

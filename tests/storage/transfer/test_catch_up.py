@@ -8,9 +8,9 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.session_import.parents import place_all_conversations
+from hermes_sessions.storage.session_copy.parents import place_all_conversations
 from tests.storage.export_samples import ticking
-from tests.storage.transfer.stores import KINDS, NewStore, compared, exported, move, opened
+from tests.storage.transfer.stores import KINDS, NewStore, compared, exported_content, move, opened
 
 _EDGES = ("compression", "branch", "subagent", "handoff")
 _TITLES = [f"title {number}" for number in range(6)]
@@ -129,7 +129,7 @@ def test_a_source_in_use(new_store: NewStore, kind: str, seed: int, long_run: bo
         if since is None:
             assert compared(source, target).differences == []
     move(source, target)
-    assert exported(source) == exported(target)
+    assert exported_content(source) == exported_content(target)
 
 
 def placement(db: SessionDB) -> list[tuple[object, ...]]:

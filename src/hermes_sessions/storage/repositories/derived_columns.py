@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from hermes_sessions.errors import ConversationHeld, StatementRefused
-from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind, roots_of
+from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
@@ -26,7 +26,12 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.repositories.lineage import THREAD_COLUMNS, place_family
+from hermes_sessions.storage.repositories.lineage import (
+    THREAD_COLUMNS,
+    Tie,
+    join_families,
+    place_family,
+)
 from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
 from hermes_sessions.storage.repositories.rows import names
 from hermes_sessions.storage.store_context import StoreContext
@@ -250,26 +255,9 @@ def _place(tx: WriteTransaction, members: _Members, noted: set[str]) -> None:
         parent = members.get(member.parent_id or "")
         if parent is not None and (member.id in noted or parent.id in noted):
             _tell_edge(tx, member, parent)
-    roots = roots_of(
-        {one: member.parent_id for one, member in members.items()},
-        lambda one: (members[one].started_at, one),
-    )
-    for cut in roots.keys() & set(roots.values()):
-        if members[cut].parent_id in members:
-            logger.warning("session %s was its own ancestor; removed its parent", cut)
-            tx.run(
-                "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL, "
-                "conversation_id = ? WHERE id = ?",
-                (cut, cut),
-            )
-    for member in members.values():
-        if roots[member.id] != member.conversation_id:
-            tx.run(
-                "UPDATE sessions SET conversation_id = ? WHERE id = ?",
-                (roots[member.id], member.id),
-            )
-    for conversation_id in sorted(set(roots.values())):
-        place_family(tx, conversation_id)
+    ties = {one: Tie(m.parent_id, m.conversation_id, m.started_at) for one, m in members.items()}
+    for cut in join_families(tx, ties):
+        logger.warning("session %s was its own ancestor; removed its parent", cut)
 
 
 def _is_alone(member: _Member) -> bool:

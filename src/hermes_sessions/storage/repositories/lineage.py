@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, LineageMember, place_members
+from hermes_sessions.model.lineage import (
+    COMPRESSION,
+    SUBAGENT,
+    LineageMember,
+    place_members,
+    roots_of,
+)
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import held, lease_row
@@ -234,6 +240,38 @@ def start_conversation(tx: WriteTransaction, session_id: str) -> None:
                 seen.add(child)
                 waiting.append(child)
     place_family(tx, session_id)
+
+
+class Tie(NamedTuple):
+    """What relates a session to its family."""
+
+    parent_id: str | None
+    conversation_id: str | None
+    started_at: float
+
+
+def join_families(tx: WriteTransaction, ties: Mapping[str, Tie]) -> list[str]:
+    """Give each of these sessions the conversation of its topmost ancestor, and recompute chains
+    and lists. Return the sessions that were their own ancestors: the oldest of each cycle becomes
+    a root.
+    """
+    roots = roots_of(
+        {one: tie.parent_id for one, tie in ties.items()}, lambda one: (ties[one].started_at, one)
+    )
+    conversations = sorted(set(roots.values()))
+    cut = [one for one in conversations if ties[one].parent_id in ties]
+    tx.run_many(
+        "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL, conversation_id = ? "
+        "WHERE id = ?",
+        [(one, one) for one in cut],
+    )
+    tx.run_many(
+        "UPDATE sessions SET conversation_id = ? WHERE id = ?",
+        [(root, one) for one, root in roots.items() if root != ties[one].conversation_id],
+    )
+    for conversation_id in conversations:
+        place_family(tx, conversation_id)
+    return cut
 
 
 class _FamilyRow(NamedTuple):

@@ -7,25 +7,24 @@ it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from hermes_sessions.errors import ConversationHeld, ImportRefused, InvalidInput
+from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.rows import Record
+from hermes_sessions.storage.repositories.leases import require_free
+from hermes_sessions.storage.repositories.lineage import ancestors_of
+from hermes_sessions.storage.repositories.rows import VISIBLE, Record
+from hermes_sessions.storage.session_copy.parents import place_attached
 from hermes_sessions.storage.session_copy.row_ids import IdPlan
 from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation, compare
 from hermes_sessions.storage.session_import.incoming_session import (
     IncomingMessage,
     IncomingSession,
     read_record,
-)
-from hermes_sessions.storage.session_import.parents import (
-    AttachOutcome,
-    IncomingEdge,
-    place_attached,
-    tie,
 )
 from hermes_sessions.storage.session_import.writer import (
     SessionChanged,
@@ -58,7 +57,7 @@ class ImportRun:
         self._outcomes: dict[str, list[str]] = {"imported": [], "extended": [], "skipped": []}
         self._conflicts: list[Record] = []
         #: Sessions stored without their parent, by the id of that parent.
-        self._waiting: dict[str, list[IncomingEdge]] = {}
+        self._waiting: dict[str, list[_Edge]] = {}
         self._detached = 0
         self._invalid: set[int] = set()
 
@@ -293,34 +292,101 @@ def _add_part(job: _Job, begun: WriteState, span: range, tx: WriteTransaction) -
     add_messages(tx, job.incoming, job.standing, begun, span)
 
 
-class _Ties:
-    """Attaches the sessions of one transaction, and collects those that wait for a parent."""
+class _Edge(NamedTuple):
+    """The data to attach a session to its parent once both are stored."""
 
-    def __init__(
-        self, store: StoreContext, waiting_before: Mapping[str, list[IncomingEdge]]
-    ) -> None:
+    child_id: str
+    parent_id: str
+    #: Whether the kind is given; otherwise it is derived by the documented rules.
+    is_stated: bool
+    given: str | None
+    config: str | None
+    source: str
+    started_at: float
+    schema_version: int
+
+    @classmethod
+    def of(cls, incoming: IncomingSession) -> Self:
+        """Return the edge above a session."""
+        columns = incoming.columns
+        return cls(
+            incoming.id,
+            incoming.parent_id or "",
+            incoming.edge_is_stated,
+            incoming.edge_kind,
+            None if incoming.edge_is_stated else columns["model_config"],
+            columns["source"],
+            columns["started_at"],
+            incoming.schema_version,
+        )
+
+    def kind(self, parent_end_reason: str | None, parent_ended_at: float | None) -> str | None:
+        """Return why the session has its parent."""
+        if self.is_stated:
+            return self.given
+        return documented_edge_kind(
+            config=_object(self.config),
+            source=self.source,
+            started_at=self.started_at,
+            parent_end_reason=parent_end_reason,
+            parent_ended_at=parent_ended_at,
+            schema_version=self.schema_version,
+        )
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Ties:
+    """Attaches the sessions of one transaction to their parents, which may be stored earlier, later
+    or never.
+    """
+
+    def __init__(self, store: StoreContext, waiting_before: Mapping[str, list[_Edge]]) -> None:
         self._store = store
         self._waiting_before = waiting_before
-        self._tied: list[IncomingEdge] = []
-        self.waiting: dict[str, list[IncomingEdge]] = {}
+        self._tied: dict[str, bool] = {}
+        self.waiting: dict[str, list[_Edge]] = {}
         self.arrived: list[str] = []
-        self.circles: list[IncomingEdge] = []
+        self.circles: list[_Edge] = []
 
     def tie(self, tx: WriteTransaction, job: _Job) -> None:
-        """Attach a written session to its parent, if stored, and its waiting children to it."""
+        """Attach a written session to its parent, if stored, and its waiting children to it.
+
+        Raises:
+            ConversationHeld: that would change a leased chain.
+        """
         session_id = job.incoming.id
         self.arrived.append(session_id)
         edges = [*self._waiting_before.get(session_id, ()), *self.waiting.pop(session_id, ())]
         if job.wants_parent:
-            edges.append(IncomingEdge(job.incoming))
+            edges.append(_Edge.of(job.incoming))
         for edge in edges:
-            outcome = tie(tx, self._store, edge)
-            if outcome is AttachOutcome.TIED:
-                self._tied.append(edge)
-            elif outcome is AttachOutcome.CIRCLE:
-                self.circles.append(edge)
-            else:
-                self.waiting.setdefault(edge.parent_id, []).append(edge)
+            self._tie(tx, edge)
+
+    def _tie(self, tx: WriteTransaction, edge: _Edge) -> None:
+        parent = tx.one(
+            f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}",
+            (edge.parent_id,),
+        )
+        if parent is None:
+            self.waiting.setdefault(edge.parent_id, []).append(edge)
+        elif edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
+            self.circles.append(edge)
+        else:
+            kind = edge.kind(*parent)
+            if kind == COMPRESSION:
+                require_free(tx, self._store, (edge.parent_id, edge.child_id))
+            tx.run(
+                "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
+                (edge.parent_id, kind, edge.child_id),
+            )
+            self._tied[edge.child_id] = edge.is_stated
 
     def place(self, tx: WriteTransaction) -> None:
         """Recompute the placement in changed conversations."""

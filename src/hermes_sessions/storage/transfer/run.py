@@ -19,6 +19,7 @@ from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
+from hermes_sessions.storage.session_copy.parents import place_all_conversations
 from hermes_sessions.storage.session_copy.reader import (
     PAGE,
     ChecksummedSession,
@@ -34,7 +35,6 @@ from hermes_sessions.storage.session_copy.reader import (
 )
 from hermes_sessions.storage.session_copy.row_ids import highest_id, is_any_id_taken
 from hermes_sessions.storage.session_copy.writer import link_parents
-from hermes_sessions.storage.session_import.parents import place_all_conversations
 from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.transfer.blob_copy import copy_blobs
 from hermes_sessions.storage.transfer.comparison import (

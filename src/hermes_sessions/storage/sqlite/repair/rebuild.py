@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
-from hermes_sessions.model.lineage import roots_of
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.lineage import Tie, join_families
 from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.stale_sessions import note_all
 from hermes_sessions.storage.sqlite.hermes_values import decode_lossless
@@ -29,7 +28,7 @@ _SKIPPED_TABLES: Final = frozenset(
 )
 _FIRST: Final = ("sessions", "messages")
 _DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0, "BLOB": b""}
-_MEMBERS: Final = "SELECT id, parent_session_id, started_at, conversation_id FROM sessions"
+_TIES: Final = "SELECT id, parent_session_id, conversation_id, started_at FROM sessions"
 _LOST_SOURCE: Final = "unknown"
 
 
@@ -312,22 +311,9 @@ def _continue_ordinals(tx: WriteTransaction) -> None:
 
 def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
     """Compute conversations from the lineage; edge kinds stay as they were."""
-    members = {row[0]: row[1:] for row in tx.all(_MEMBERS)}
-    parents = {one: parent for one, (parent, *_) in members.items()}
-    roots = roots_of(parents, lambda one: (members[one][1], one))
-    for cut in set(roots.values()):
-        if parents[cut] is not None:
-            tx.run(
-                "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL WHERE id = ?",
-                (cut,),
-            )
-            rebuilt.notes.append(f"sessions {cut}: was its own ancestor; it is a root now")
-    tx.run_many(
-        "UPDATE sessions SET conversation_id = ? WHERE id = ?",
-        [(root, one) for one, root in roots.items() if members[one][2] != root],
-    )
-    for root in dict.fromkeys(roots.values()):
-        place_family(tx, root)
+    ties = {session_id: Tie(*tie) for session_id, *tie in tx.all(_TIES)}
+    for cut in join_families(tx, ties):
+        rebuilt.notes.append(f"sessions {cut}: was its own ancestor; it is a root now")
     note_all(tx)
 
 

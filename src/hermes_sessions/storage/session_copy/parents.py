@@ -1,29 +1,21 @@
-"""Attaches imported sessions to their parents, which may be stored earlier, later or never."""
+"""Places written sessions in the conversations of their parents."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
 from hermes_sessions.storage.batches import stuck_message
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
-from hermes_sessions.storage.repositories.leases import require_free
-from hermes_sessions.storage.repositories.lineage import ancestors_of, place_family
+from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.rows import VISIBLE
-from hermes_sessions.storage.session_import.incoming_session import IncomingSession
-from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)
 
 #: Passes that search for sessions outside their parents' conversations; two or three suffice.
 _MOST_LOOKS: Final = 10
-
-
 _PAGE: Final = 100
 #: Skips conversations of a single session that is already placed correctly.
 _NOT_ALONE: Final = (
@@ -31,8 +23,6 @@ _NOT_ALONE: Final = (
     "HAVING COUNT(*) > 1 OR MAX(CASE WHEN chain_id = id AND tip_id = id AND listed = 1 "
     "THEN 0 ELSE 1 END) = 1 ORDER BY conversation_id LIMIT ?"
 )
-
-
 _APART: Final = (
     "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
     "WHERE c.id > ? AND c.conversation_id <> p.conversation_id ORDER BY c.id LIMIT ?"
@@ -70,9 +60,15 @@ def _join_all(target: SessionDBProvider) -> int:
             page = _texts(tx, _APART, after)
         if not page:
             return found
-        target.write(partial(join_parents, children=page))
+        target.write(partial(_join, children=page))
         found += len(page)
         after = page[-1]
+
+
+def _join(tx: WriteTransaction, children: Sequence[str]) -> None:
+    known: dict[str, str] = {}
+    for child in children:
+        _move(tx, child, _conversation_above(tx, child, known))
 
 
 def _place(tx: WriteTransaction, conversations: Sequence[str]) -> None:
@@ -84,102 +80,20 @@ def _texts(tx: ReadTransaction, sql: str, after: str) -> list[str]:
     return [row[0] for row in tx.all(sql, (after, _PAGE))]
 
 
-class IncomingEdge:
-    """The data to attach a session to its parent once both are stored."""
-
-    __slots__ = (
-        "_config",
-        "_kind",
-        "_schema_version",
-        "_source",
-        "_started_at",
-        "child_id",
-        "is_stated",
-        "parent_id",
-    )
-
-    def __init__(self, incoming: IncomingSession) -> None:
-        self.child_id = incoming.id
-        self.parent_id = incoming.parent_id or ""
-        self.is_stated = incoming.edge_is_stated
-        self._kind = incoming.edge_kind
-        self._source = incoming.columns["source"]
-        self._started_at = incoming.columns["started_at"]
-        self._schema_version = incoming.schema_version
-        self._config = None if self.is_stated else incoming.columns["model_config"]
-
-    def kind(self, parent_end_reason: str | None, parent_ended_at: float | None) -> str | None:
-        """Return the given edge kind, or derive it by the documented rules."""
-        if self.is_stated:
-            return self._kind
-        return documented_edge_kind(
-            config=_object(self._config),
-            source=self._source,
-            started_at=self._started_at,
-            parent_end_reason=parent_end_reason,
-            parent_ended_at=parent_ended_at,
-            schema_version=self._schema_version,
-        )
-
-
-def _object(text: str | None) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-class AttachOutcome(Enum):
-    """The result of attaching a session."""
-
-    TIED = "tied"
-    WAITS = "its parent is not stored"
-    CIRCLE = "its parent descends from the child"
-
-
-def tie(tx: WriteTransaction, store: StoreContext, edge: IncomingEdge) -> AttachOutcome:
-    """Set the parent of a stored session; call `place_attached` afterwards.
-
-    Raises:
-        ConversationHeld: that would change a leased chain.
+def place_attached(tx: WriteTransaction, children: Mapping[str, bool]) -> None:
+    """Move sessions that got a parent to its conversation, and recompute the placement; of each,
+    whether its activity is up to date.
     """
-    parent = tx.one(
-        f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
-    )
-    if parent is None:
-        return AttachOutcome.WAITS
-    if edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
-        return AttachOutcome.CIRCLE
-    kind = edge.kind(*parent)
-    if kind == COMPRESSION:
-        require_free(tx, store, (edge.parent_id, edge.child_id))
-    tx.run(
-        "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
-        (edge.parent_id, kind, edge.child_id),
-    )
-    return AttachOutcome.TIED
-
-
-def place_attached(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
-    """Move attached sessions to their parents' conversations, and recompute the placement."""
-    conversations: dict[str, str] = {}
-    unstated: dict[str, bool] = {}
-    for edge in edges:
-        conversation_id = _conversation_above(tx, edge.child_id, conversations)
-        _move(tx, edge.child_id, conversation_id)
-        unstated[conversation_id] = unstated.get(conversation_id, False) or not edge.is_stated
-    for conversation_id, activity_is_unstated in unstated.items():
-        place_family(tx, conversation_id)
-        if activity_is_unstated:
-            _raise_tips(tx, conversation_id)
-
-
-def join_parents(tx: WriteTransaction, children: Sequence[str]) -> None:
-    """Move sessions to their parents' conversations; call `recompute_placement` afterwards."""
     known: dict[str, str] = {}
-    for child in children:
-        _move(tx, child, _conversation_above(tx, child, known))
+    is_settled: dict[str, bool] = {}
+    for child, is_stated in children.items():
+        conversation_id = _conversation_above(tx, child, known)
+        _move(tx, child, conversation_id)
+        is_settled[conversation_id] = is_settled.get(conversation_id, True) and is_stated
+    for conversation_id, is_stated in is_settled.items():
+        place_family(tx, conversation_id)
+        if not is_stated:
+            _raise_tips(tx, conversation_id)
 
 
 def recompute_placement(tx: WriteTransaction, conversation_id: str) -> None:
