@@ -189,6 +189,61 @@ class TestLists:
         assert db.resolve_resume_session_id("") == ""
         assert db.resolve_resume_session_id("missing") == "missing"
 
+    def test_delegates_are_hidden(self, db: SessionDB) -> None:
+        """Also without a parent; branches are shown, however their marker got there."""
+        db.create_session("parent", "cli")
+        db.create_session("orphan", "cli", model_config={"_delegate_from": "gone"})
+        db.create_session(
+            "delegate", "cli", parent_session_id="parent", model_config={"_delegate_from": "parent"}
+        )
+        db.create_session("fork", "acp", parent_session_id="parent")
+        assert {row["id"] for row in db.list_sessions_rich()} == {"parent"}
+        db.update_session_meta("fork", '{"_branched_from": "parent"}')
+        assert {row["id"] for row in db.list_sessions_rich()} == {"parent", "fork"}
+        assert db.session_count(exclude_children=True) == 2
+        assert db.session_count() == 4
+        assert len(db.list_sessions_rich(include_children=True)) == 4
+
+    def test_a_child_that_is_older_than_the_end(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Created while its parent is compressed, it continues it; tools and delegates do not."""
+        db.create_session("old", "cli")
+        db.create_session("tool", "tool", parent_session_id="old")
+        clock.advance(1)
+        db.create_session("new", "cli", parent_session_id="old")
+        assert db.get_compression_tip("old") == "old"
+        db.end_session("old", "compression")
+        assert db.get_compression_tip("old") == "new"
+        assert [row["id"] for row in db.list_sessions_rich()] == ["new"]
+
+    def test_the_keys_of_other_lists(self, db: SessionDB) -> None:
+        db.create_session("cron_j_1", "cron")
+        rows = [*db.list_cron_job_runs("j"), *db.search_sessions_by_id("CRON_J")]
+        assert [keys(row) for row in rows] == [[*SESSION_KEYS, "preview", "last_active"]] * 2
+
+
+class TestChats:
+    def test_the_keys_of_a_chat(self, db: SessionDB) -> None:
+        peer: dict[str, Any] = {"source": "telegram", "session_key": "k", "chat_id": "1"}
+        db.create_session("s", chat_type="dm", profile_name="work", **peer)
+        db.append_message("s", "user", "hi", platform_message_id=5)
+        db.record_gateway_session_peer("s", **peer, chat_type="dm")
+        assert keys(db.list_gateway_sessions(platform="Telegram")[0]) == [
+            *(*SESSION_KEYS, "last_active"),
+        ]
+        db.end_session("s", "agent_close")
+        found = db.find_latest_gateway_session_for_peer(**peer, chat_type="dm")
+        assert type(found) is dict
+        assert keys(found) == SESSION_KEYS
+        assert db.list_gateway_sessions() == []
+        assert db.list_gateway_sessions(active_only=False)[0]["profile_name"] == "work"
+        db.set_expiry_finalized("s", True)
+        assert db.get_session("s")["expiry_finalized"] == 1
+        assert db.find_session_by_origin(platform="telegram", chat_id="1") is None
+
+    def test_a_map(self, db: SessionDB) -> None:
+        db.replace_gateway_routing_entries({"k": '{"session_id": "s"}'}, scope="/sessions")
+        assert db.load_gateway_routing_entries(scope="/sessions") == {"k": '{"session_id": "s"}'}
+
 
 class TestPruning:
     def test_candidates(self, db: SessionDB, clock: FrozenClock) -> None:

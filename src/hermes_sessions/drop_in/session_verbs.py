@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from hermes_sessions.drop_in.shapes import PRUNED_KEYS, session_dicts, session_or_none
 from hermes_sessions.errors import ConstraintViolated, StoreClosed, StoreError
 from hermes_sessions.model.computed_once import computed_once
+from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB as Facade
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hermes_sessions.storage.repositories.session_lists import SessionLists
     from hermes_sessions.storage.repositories.usage import Usage
 
 logger = Logger(__name__)
@@ -27,6 +29,12 @@ class SessionVerbs(Facade):
         from hermes_sessions.storage.repositories.usage import Usage
 
         return Usage(self.store, first_call_decides=True)
+
+    @computed_once
+    def _session_lists(self) -> SessionLists:
+        from hermes_sessions.storage.repositories.session_lists import SessionLists
+
+        return SessionLists(self.store, without_delegates=True)
 
     def create_session(
         self, session_id: str | None = None, source: str | None = "unknown", **options: Any
@@ -52,6 +60,14 @@ class SessionVerbs(Facade):
     def get_session_by_title(self, title: str) -> Any:
         """Return the session with exactly this title, or None."""
         return session_or_none(super().get_session_by_title(title))
+
+    def end_session(self, session_id: str, end_reason: str) -> None:
+        """Mark a session as ended; the first reason and time win. A child that was created while
+        its parent was being compressed continues it.
+        """
+        super().end_session(session_id, end_reason)
+        if end_reason == COMPRESSION:
+            self._lineage.adopt_continuations(session_id)
 
     def promote_to_session_reset(
         self, session_id: str, reason: str | None = "session_reset"
@@ -109,6 +125,22 @@ class SessionVerbs(Facade):
     def search_sessions(self, *args: Any, **options: Any) -> Any:
         """Return sessions, children included, with ``last_active``, newest activity first."""
         return session_dicts(super().search_sessions(*args, **options))
+
+    def search_sessions_by_id(self, *args: Any, **options: Any) -> Any:
+        """Return the rows of `list_sessions_rich` with part of an id in their thread."""
+        return session_dicts(super().search_sessions_by_id(*args, **options))
+
+    def list_cron_job_runs(self, job_id: str, limit: int = 20, offset: int = 0) -> Any:
+        """Return the sessions that a cron job ran in, newest start first."""
+        return session_dicts(super().list_cron_job_runs(job_id, limit, offset))
+
+    def list_gateway_sessions(self, **options: Any) -> Any:
+        """Return the newest session of each messenger chat, with ``last_active``."""
+        return session_dicts(super().list_gateway_sessions(**options))
+
+    def find_latest_gateway_session_for_peer(self, **peer: Any) -> Any:
+        """Return the newest session of a chat that can go on, or None."""
+        return session_or_none(super().find_latest_gateway_session_for_peer(**peer))
 
     def list_pending_handoffs(self) -> Any:
         """Return the sessions that wait to be handed over, the one that started first first."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         BlobSweep,
         CompressionCooldown,
         ConversationMessage,
+        DirectoryUse,
         ExportedSession,
         HandoffState,
         HoldRecord,
@@ -227,6 +228,24 @@ class AsyncSessionDB(AsyncHandle):
     ) -> None:
         """See `SessionDB.update_session_meta`."""
         await self._call(self._db.update_session_meta, session_id, model_config_json, model)
+
+    async def update_session_cwd(
+        self,
+        session_id: str,
+        cwd: str,
+        git_branch: str | None = None,
+        git_repo_root: str | None = None,
+    ) -> None:
+        """See `SessionDB.update_session_cwd`."""
+        await self._call(self._db.update_session_cwd, session_id, cwd, git_branch, git_repo_root)
+
+    async def distinct_session_cwds(self, include_archived: bool = False) -> list[DirectoryUse]:
+        """See `SessionDB.distinct_session_cwds`."""
+        return await self._call(self._db.distinct_session_cwds, include_archived)
+
+    async def backfill_repo_roots(self, cwd_to_root: Mapping[str, str]) -> None:
+        """See `SessionDB.backfill_repo_roots`."""
+        await self._call(self._db.backfill_repo_roots, cwd_to_root)
 
     async def update_session_billing_route(
         self,
@@ -465,6 +484,25 @@ class AsyncSessionDB(AsyncHandle):
             workspace=workspace,
             scope=scope,
         )
+
+    async def search_sessions_by_id(
+        self,
+        query: str | None,
+        limit: int = 20,
+        include_archived: bool = True,
+        *,
+        scope: Scope = OWNER,
+    ) -> list[SessionListing]:
+        """See `SessionDB.search_sessions_by_id`."""
+        return await self._call(
+            self._db.search_sessions_by_id, query, limit, include_archived, scope=scope
+        )
+
+    async def list_cron_job_runs(
+        self, job_id: str, limit: int = 20, offset: int = 0
+    ) -> list[SessionSummary]:
+        """See `SessionDB.list_cron_job_runs`."""
+        return await self._call(self._db.list_cron_job_runs, job_id, limit, offset)
 
     async def search_sessions(
         self, source: str | None = None, limit: int = 20, offset: int = 0
@@ -879,6 +917,107 @@ class AsyncSessionDB(AsyncHandle):
     async def fail_handoff(self, session_id: str, error: str) -> None:
         """See `SessionDB.fail_handoff`."""
         await self._call(self._db.fail_handoff, session_id, error)
+
+    # ── chats of messengers ───────────────────────────────────────────────────────────────────
+
+    async def record_gateway_session_peer(
+        self,
+        session_id: str,
+        *,
+        source: str,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        display_name: str | None = None,
+        origin_json: str | None = None,
+    ) -> None:
+        """See `SessionDB.record_gateway_session_peer`."""
+        await self._call(
+            self._db.record_gateway_session_peer,
+            session_id,
+            source=source,
+            user_id=user_id,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+            display_name=display_name,
+            origin_json=origin_json,
+        )
+
+    async def find_latest_gateway_session_for_peer(
+        self,
+        *,
+        source: str,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+    ) -> SessionRecord | None:
+        """See `SessionDB.find_latest_gateway_session_for_peer`."""
+        return await self._call(
+            self._db.find_latest_gateway_session_for_peer,
+            source=source,
+            user_id=user_id,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+        )
+
+    async def list_gateway_sessions(
+        self, *, platform: str | None = None, active_only: bool = True
+    ) -> list[RecentSession]:
+        """See `SessionDB.list_gateway_sessions`."""
+        return await self._call(
+            self._db.list_gateway_sessions, platform=platform, active_only=active_only
+        )
+
+    async def find_session_by_origin(
+        self,
+        *,
+        platform: str,
+        chat_id: str | int,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+    ) -> str | None:
+        """See `SessionDB.find_session_by_origin`."""
+        return await self._call(
+            self._db.find_session_by_origin,
+            platform=platform,
+            chat_id=chat_id,
+            thread_id=thread_id,
+            user_id=user_id,
+        )
+
+    async def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> None:
+        """See `SessionDB.set_expiry_finalized`."""
+        await self._call(self._db.set_expiry_finalized, session_id, finalized)
+
+    async def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
+        """See `SessionDB.load_gateway_routing_entries`."""
+        return await self._call(self._db.load_gateway_routing_entries, scope=scope)
+
+    async def replace_gateway_routing_entries(
+        self, entries: Mapping[str, str] | None, *, scope: str = ""
+    ) -> None:
+        """See `SessionDB.replace_gateway_routing_entries`."""
+        await self._call(self._db.replace_gateway_routing_entries, entries, scope=scope)
+
+    async def save_gateway_routing_entry(
+        self, session_key: str, entry_json: str, *, scope: str = ""
+    ) -> None:
+        """See `SessionDB.save_gateway_routing_entry`."""
+        await self._call(self._db.save_gateway_routing_entry, session_key, entry_json, scope=scope)
+
+    async def delete_gateway_routing_entries(
+        self, session_keys: Iterable[str], *, scope: str = ""
+    ) -> None:
+        """See `SessionDB.delete_gateway_routing_entries`."""
+        await self._call(self._db.delete_gateway_routing_entries, session_keys, scope=scope)
 
     # ── topics of Telegram ────────────────────────────────────────────────────────────────────
 

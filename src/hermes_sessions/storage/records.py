@@ -273,6 +273,14 @@ class OptimizeResult(TypedDict):
     rebuilt: bool
 
 
+class DirectoryUse(TypedDict):
+    """A working directory and its sessions."""
+
+    cwd: str
+    sessions: int
+    last_active: float
+
+
 class CompressionCooldown(TypedDict):
     """Until when compression is not to be tried again after a failure."""
 

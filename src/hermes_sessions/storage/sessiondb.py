@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         BlobSweep,
         CompressionCooldown,
         ConversationMessage,
+        DirectoryUse,
         ExportedSession,
         HandoffState,
         HoldRecord,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.deletion import Deletion
     from hermes_sessions.storage.repositories.empty_sessions import EmptySessions
     from hermes_sessions.storage.repositories.export_import import ExportImport
+    from hermes_sessions.storage.repositories.gateway_routing import GatewayRouting
     from hermes_sessions.storage.repositories.handoffs import Handoffs
     from hermes_sessions.storage.repositories.holds import Holds
     from hermes_sessions.storage.repositories.insights import Insights
@@ -92,9 +94,11 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease, Leases
     from hermes_sessions.storage.repositories.lineage import Lineage
     from hermes_sessions.storage.repositories.messages import Messages
+    from hermes_sessions.storage.repositories.messenger_peers import MessengerPeers
     from hermes_sessions.storage.repositories.meta import Meta
     from hermes_sessions.storage.repositories.rewinds import Rewinds
     from hermes_sessions.storage.repositories.search import Search
+    from hermes_sessions.storage.repositories.session_directories import SessionDirectories
     from hermes_sessions.storage.repositories.session_lists import SessionLists
     from hermes_sessions.storage.repositories.sessions import Sessions
     from hermes_sessions.storage.repositories.sizes import Sizes
@@ -149,6 +153,11 @@ class SessionDB:
     _empty_sessions: LazyRepository[EmptySessions] = LazyRepository(
         "empty_sessions", "EmptySessions"
     )
+    _directories: LazyRepository[SessionDirectories] = LazyRepository(
+        "session_directories", "SessionDirectories"
+    )
+    _peers: LazyRepository[MessengerPeers] = LazyRepository("messenger_peers", "MessengerPeers")
+    _routing: LazyRepository[GatewayRouting] = LazyRepository("gateway_routing", "GatewayRouting")
     _handoffs: LazyRepository[Handoffs] = LazyRepository("handoffs", "Handoffs")
     _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
     _topics: LazyRepository[Topics] = LazyRepository("topics", "Topics")
@@ -430,6 +439,30 @@ class SessionDB:
         model, if there is one.
         """
         self._sessions.set_config(session_id, model_config_json, model)
+
+    def update_session_cwd(
+        self,
+        session_id: str,
+        cwd: str,
+        git_branch: str | None = None,
+        git_repo_root: str | None = None,
+    ) -> None:
+        """Record that a session works in another directory, which decides its workspace. Git tells
+        the branch and the root of the repository, unless they are given. No-op without *cwd*.
+        """
+        self._directories.update(session_id, cwd, git_branch, git_repo_root)
+
+    def distinct_session_cwds(self, include_archived: bool = False) -> list[DirectoryUse]:
+        """Return the directories that sessions work in, each with the number of ``sessions`` and
+        when the newest of them ended or, if it is open, started (``last_active``).
+        """
+        return self._directories.in_use(include_archived=include_archived)
+
+    def backfill_repo_roots(self, cwd_to_root: Mapping[str, str]) -> None:
+        """Record the root of the repository around each directory for the sessions that work there
+        and have none.
+        """
+        self._directories.fill_repository_roots(cwd_to_root)
 
     def update_session_billing_route(
         self,
@@ -744,6 +777,25 @@ class SessionDB:
             by_activity=order_by_last_active,
             compact=compact_rows,
         )
+
+    def search_sessions_by_id(
+        self,
+        query: str | None,
+        limit: int = 20,
+        include_archived: bool = True,
+        *,
+        scope: Scope = OWNER,
+    ) -> list[SessionListing]:
+        """Return the rows of `list_sessions_rich` with *query* in an id of their thread, ASCII case
+        ignored: an equal id first, then ids that begin with it, each by activity.
+        """
+        return self._session_lists.by_id(query, limit, scope, include_archived=include_archived)
+
+    def list_cron_job_runs(
+        self, job_id: str, limit: int = 20, offset: int = 0
+    ) -> list[SessionSummary]:
+        """Return the sessions that a cron job ran in, archived ones too, newest start first."""
+        return self._session_lists.cron_runs(job_id, limit, offset)
 
     def search_sessions(
         self, source: str | None = None, limit: int = 20, offset: int = 0
@@ -1286,6 +1338,115 @@ class SessionDB:
     def fail_handoff(self, session_id: str, error: str) -> None:
         """Note why a handoff failed, in up to 500 characters; it can be asked for again."""
         self._handoffs.fail(session_id, error)
+
+    # ── chats of messengers ───────────────────────────────────────────────────────────────────
+
+    def record_gateway_session_peer(
+        self,
+        session_id: str,
+        *,
+        source: str,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        display_name: str | None = None,
+        origin_json: str | None = None,
+    ) -> None:
+        """Overwrite the chat that a session belongs to, also with None; the name and the origin
+        only when they are given. No-op without *session_key*.
+
+        Raises:
+            InvalidInput: a value cannot be stored.
+        """
+        self._peers.record(
+            session_id,
+            source,
+            user_id=user_id,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+            display_name=display_name,
+            origin_json=origin_json,
+        )
+
+    def find_latest_gateway_session_for_peer(
+        self,
+        *,
+        source: str,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+    ) -> SessionRecord | None:
+        """Return the session of a chat that started last, among those with messages that are open
+        or were ended by accident (agent_close, ws_orphan_reap); None without *session_key*.
+
+        A session with this key and source comes first; without one, one whose source, user, chat
+        and thread are all equal.
+        """
+        return self._peers.latest(
+            source,
+            user_id=user_id,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+        )
+
+    def list_gateway_sessions(
+        self, *, platform: str | None = None, active_only: bool = True
+    ) -> list[RecentSession]:
+        """Return the session of each messenger chat that started last, with ``last_active``, newest
+        activity first; with *active_only*, among open ones.
+        """
+        return self._peers.listed(platform, active_only=active_only)
+
+    def find_session_by_origin(
+        self,
+        *,
+        platform: str,
+        chat_id: str | int,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+    ) -> str | None:
+        """Return the open session of a chat that started last; None if it could be that of another
+        user. An empty *thread_id* means no thread, None any.
+        """
+        return self._peers.by_origin(platform, chat_id, thread_id, user_id)
+
+    def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> None:
+        """Record that a gateway ran the hooks of the session's end, or that it did not."""
+        self._peers.set_finalized(session_id, finalized=finalized)
+
+    def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
+        """Return a gateway's map of chats to entries, which are as they were stored."""
+        return self._routing.load(scope)
+
+    def replace_gateway_routing_entries(
+        self, entries: Mapping[str, str] | None, *, scope: str = ""
+    ) -> None:
+        """Replace a gateway's whole map in one transaction; empty keys and entries are left out.
+
+        Raises:
+            InvalidInput: a key or an entry is not text, or a key or *scope* is too long.
+        """
+        self._routing.replace(entries, scope)
+
+    def save_gateway_routing_entry(
+        self, session_key: str, entry_json: str, *, scope: str = ""
+    ) -> None:
+        """Store one entry of a gateway's map. No-op if one of the two is empty."""
+        self._routing.save(session_key, entry_json, scope)
+
+    def delete_gateway_routing_entries(
+        self, session_keys: Iterable[str], *, scope: str = ""
+    ) -> None:
+        """Delete entries of a gateway's map."""
+        self._routing.delete(session_keys, scope)
 
     # ── topics of Telegram ────────────────────────────────────────────────────────────────────
 

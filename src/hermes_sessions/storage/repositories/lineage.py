@@ -9,6 +9,7 @@ from hermes_sessions.model.lineage import (
     COMPRESSION,
     SUBAGENT,
     LineageMember,
+    documented_edge_kind,
     place_members,
     roots_of,
 )
@@ -86,6 +87,43 @@ class Lineage:
                 seen.append(current)
                 current = _newest_plain_child(tx, current)
         return chosen
+
+    def adopt_continuations(self, session_id: str) -> None:
+        """Make a child that was created while its parent was being compressed a continuation of it,
+        by the rules of the documented layout.
+        """
+
+        def work(tx: WriteTransaction) -> None:
+            parent = tx.one(
+                f"SELECT end_reason, ended_at, conversation_id FROM sessions "
+                f"WHERE id = ? AND {VISIBLE}",
+                (session_id,),
+            )
+            children = tx.all(
+                f"SELECT id, source, started_at FROM sessions WHERE parent_session_id = ? "
+                f"AND edge_kind IS NULL AND {VISIBLE}",
+                (session_id,),
+            )
+            early = [
+                child
+                for child, source, started_at in children
+                if parent is not None
+                and documented_edge_kind(
+                    config=None,
+                    source=source,
+                    started_at=started_at,
+                    parent_end_reason=parent[0],
+                    parent_ended_at=parent[1],
+                    schema_version=22,
+                )
+                == COMPRESSION
+            ]
+            for child in early:
+                tx.run("UPDATE sessions SET edge_kind = ? WHERE id = ?", (COMPRESSION, child))
+            if early and parent is not None:
+                place_family(tx, parent[2])
+
+        self._store.provider.write(work)
 
     def conversation_of(self, session_id: str) -> str:
         """See `SessionDB.get_conversation_root`."""

@@ -23,7 +23,12 @@ from hermes_sessions.storage.repositories.stale_sessions import settle_first, se
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.records import RecentSession, SessionListing, StoreStats
+    from hermes_sessions.storage.records import (
+        RecentSession,
+        SessionListing,
+        SessionSummary,
+        StoreStats,
+    )
     from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
 #: Columns that a listed row takes from the tip of its chain; the others come from the head.
@@ -64,8 +69,6 @@ class ListFilters(NamedTuple):
     search_query: str | None = None
     labels: LabelFilter | None = None
     scope: Scope = OWNER
-    #: Leave out sessions that their configuration marks as delegated, also without a parent.
-    without_delegates: bool = False
 
 
 #: Condition on a text and a needle, which is passed with an empty text after it; unlike LIKE
@@ -88,8 +91,12 @@ def directory_condition(column: str, prefix: str) -> tuple[str, list[Any]]:
 class SessionLists:
     """Lists and counts of sessions."""
 
-    def __init__(self, store: StoreContext) -> None:
+    def __init__(self, store: StoreContext, *, without_delegates: bool = False) -> None:
+        """With *without_delegates*, lists without children also leave out sessions that their
+        configuration marks as delegated and that have no parent.
+        """
         self._store = store
+        self._without_delegates = without_delegates
 
     def rich(
         self,
@@ -112,6 +119,8 @@ class SessionLists:
         if not project_tips and not include_children:
             tip = head
         where, params = self._conditions(wanted, head, tip)
+        if not include_children:
+            self._hide_delegates(where, params)
         order = (
             "last_active DESC, started_at DESC, id DESC"
             if by_activity
@@ -155,9 +164,6 @@ class SessionLists:
             condition, values = directory_condition(_of("cwd", tip), wanted.cwd_prefix)
             where.append(condition)
             params.extend(values)
-        if wanted.without_delegates:
-            where.append("COALESCE(REPLACE(model_config, ?, ?) = model_config, 1 = 1)")
-            params.extend((_DELEGATED, ""))
         for condition, values in self._text_conditions(wanted):
             where.append(
                 f"EXISTS (SELECT 1 FROM sessions m WHERE "
@@ -171,6 +177,11 @@ class SessionLists:
             where.append(condition)
             params.extend(owned)
         return where, params
+
+    def _hide_delegates(self, where: list[str], params: list[Any]) -> None:
+        if self._without_delegates:
+            where.append("(model_config IS NULL OR REPLACE(model_config, ?, ?) = model_config)")
+            params.extend((_DELEGATED, ""))
 
     def _label_conditions(
         self, labels: LabelFilter | None, owner: str
@@ -198,6 +209,47 @@ class SessionLists:
                 params += [*removed, bare, "", *removed]
             yield condition, params
 
+    def by_id(
+        self, query: str | None, limit: int, scope: Scope, *, include_archived: bool
+    ) -> list[SessionListing]:
+        """See `SessionDB.search_sessions_by_id`."""
+        needle = ascii_lower((query or "").strip())
+        if not needle or limit <= 0:
+            return []
+        rows = self.rich(
+            ListFilters(include_archived=include_archived, id_query=needle, scope=scope),
+            limit=-1,
+            offset=0,
+            include_children=False,
+            project_tips=True,
+            by_activity=True,
+            compact=False,
+        )
+
+        def rank(row: SessionListing) -> int:
+            ids = [ascii_lower(one) for one in (row["id"], row.get("_lineage_root_id")) if one]
+            if needle in ids:
+                return 0
+            return 1 if any(one.startswith(needle) for one in ids) else 2
+
+        return sorted(rows, key=rank)[:limit]
+
+    def cron_runs(self, job_id: str, limit: int, offset: int) -> list[SessionSummary]:
+        """See `SessionDB.list_cron_job_runs`."""
+        if not job_id:
+            return []
+        prefix = f"cron_{job_id}_"
+        columns = (*SESSION_COLUMNS, "preview", "last_active")
+        rows = settled_rows(
+            self._store,
+            f"SELECT {names(columns)}",
+            f"FROM sessions WHERE source = ? AND SUBSTR(id, 1, ?) = ? AND {VISIBLE} "
+            f"ORDER BY started_at DESC, id DESC LIMIT ? OFFSET ?",
+            ("cron", len(encode_text(prefix)), prefix, *_window(limit, offset)),
+        )
+        records = [session_values(columns, row) for row in rows]
+        return [cast("SessionSummary", one | {"preview": one["preview"] or ""}) for one in records]
+
     def flat(self, source: str | None, limit: int, offset: int) -> list[RecentSession]:
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
@@ -216,6 +268,7 @@ class SessionLists:
         where, params = self._conditions(wanted, "chain_id" if exclude_children else "id", "id")
         if exclude_children:
             where.append("listed = 1")
+            self._hide_delegates(where, params)
             settle_first(self._store)
         with self._store.provider.read() as tx:
             row = tx.one(f"SELECT COUNT(*) FROM sessions WHERE {' AND '.join(where)}", params)

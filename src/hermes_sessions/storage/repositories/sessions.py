@@ -23,7 +23,7 @@ from hermes_sessions.model.lineage import (
     require_edge_kind,
 )
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.codec import encode_text, to_json
+from hermes_sessions.storage.codec import encode_text, from_json, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session, require_free
@@ -89,7 +89,7 @@ _CREATED: Final = [
     *THREAD_COLUMNS,
     *ORIGIN_COLUMNS,
 ]
-_ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
+ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
 
 class Sessions:
@@ -297,7 +297,7 @@ class Sessions:
 
     def promote_to_session_reset(self, session_id: str, reason: str | None) -> bool:
         """See `SessionDB.promote_to_session_reset`."""
-        marks = ", ".join("?" * len(_ACCIDENTAL_ENDS))
+        marks = ", ".join("?" * len(ACCIDENTAL_ENDS))
         is_open = "1 = 0" if reason is None else "ended_at IS NULL"
         now = self._store.clock()
         return bool(
@@ -305,7 +305,7 @@ class Sessions:
                 lambda tx: tx.run(
                     f"UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = ? "
                     f"WHERE id = ? AND (end_reason IN ({marks}) OR {is_open}) AND {VISIBLE}",
-                    (now, reason or "session_reset", session_id, *_ACCIDENTAL_ENDS),
+                    (now, reason or "session_reset", session_id, *ACCIDENTAL_ENDS),
                 )
             )
         )
@@ -335,6 +335,10 @@ class Sessions:
             )
         values = {"model_config": model_config}
         self.set_columns(session_id, **(values if model is None else values | {"model": model}))
+        config = from_json(model_config, None)
+        kind = edge_kind_at_creation(None, config) if isinstance(config, dict) else None
+        if kind is not None:
+            self._store.provider.write(lambda tx: _explain_edge(tx, session_id, kind))
 
     def set_billing_route(
         self, session_id: str, provider: str | None, base_url: str | None, mode: str | None
@@ -457,6 +461,18 @@ def _edge_to(
             for name, value in zip(THREAD_COLUMNS, thread, strict=True)
         },
     )
+
+
+def _explain_edge(tx: WriteTransaction, session_id: str, kind: str) -> None:
+    """Set the edge kind of a child that has none."""
+    row = tx.one(
+        "SELECT conversation_id FROM sessions WHERE id = ? AND edge_kind IS NULL "
+        "AND parent_session_id IS NOT NULL",
+        (session_id,),
+    )
+    if row is not None:
+        tx.run("UPDATE sessions SET edge_kind = ? WHERE id = ?", (kind, session_id))
+        place_family(tx, row[0])
 
 
 def _config_text(model_config: Mapping[str, Any] | None) -> str | None:

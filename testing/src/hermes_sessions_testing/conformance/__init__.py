@@ -55,6 +55,7 @@ SUBJECTS: Final = (
     "list_filters",
     "maintenance",
     "messages",
+    "messenger_peers",
     "payloads",
     "prune_filters",
     "raw_sql",
@@ -67,6 +68,7 @@ SUBJECTS: Final = (
     "search_queries",
     "search_results",
     "search_scope",
+    "session_directories",
     "session_list",
     "titles",
     "topics",
@@ -110,12 +112,16 @@ from hermes_sessions_testing.conformance.leases import (
 )
 from hermes_sessions_testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions_testing.conformance.lineage import TestContinuation, TestLineage
-from hermes_sessions_testing.conformance.list_filters import TestListFilters
+from hermes_sessions_testing.conformance.list_filters import TestListFilters, TestLists
 from hermes_sessions_testing.conformance.maintenance import TestMaintenance, TestMeta, TestSizes
 from hermes_sessions_testing.conformance.messages import (
     TestAnchors,
     TestMessageLimits,
     TestMessages,
+)
+from hermes_sessions_testing.conformance.messenger_peers import (
+    TestGatewayRouting,
+    TestMessengerPeers,
 )
 from hermes_sessions_testing.conformance.payloads import TestPayloadReader, TestPayloads
 from hermes_sessions_testing.conformance.prune_filters import (
@@ -136,6 +142,7 @@ from hermes_sessions_testing.conformance.search_index import (
 from hermes_sessions_testing.conformance.search_queries import TestHostileText, TestSearchOperators
 from hermes_sessions_testing.conformance.search_results import TestSearchAnswers, TestSearchPages
 from hermes_sessions_testing.conformance.search_scope import TestScope
+from hermes_sessions_testing.conformance.session_directories import TestSessionDirectories
 from hermes_sessions_testing.conformance.session_list import TestListing, TestSummaries
 from hermes_sessions_testing.conformance.titles import TestTitles
 from hermes_sessions_testing.conformance.topics import TestTopics
@@ -168,6 +175,7 @@ __all__ = [
     "TestExport",
     "TestFences",
     "TestFidelity",
+    "TestGatewayRouting",
     "TestHandoff",
     "TestHeldChains",
     "TestHoldersThatEnded",
@@ -187,9 +195,11 @@ __all__ = [
     "TestLineage",
     "TestListFilters",
     "TestListing",
+    "TestLists",
     "TestMaintenance",
     "TestMessageLimits",
     "TestMessages",
+    "TestMessengerPeers",
     "TestMeta",
     "TestPayloadReader",
     "TestPayloads",
@@ -213,6 +223,7 @@ __all__ = [
     "TestSearchPages",
     "TestSearchUpkeep",
     "TestSecondHandle",
+    "TestSessionDirectories",
     "TestSizes",
     "TestSoftClear",
     "TestSuffix",

@@ -58,6 +58,15 @@ READS: dict[str, Callable[[SessionDB], Any]] = {
     "export_all": lambda db: db.export_all(),
     "iter_export": lambda db: list(db.iter_export()),
     "get_meta": lambda db: db.get_meta("k"),
+    "distinct_session_cwds": lambda db: db.distinct_session_cwds(),
+    "search_sessions_by_id": lambda db: db.search_sessions_by_id("s"),
+    "list_cron_job_runs": lambda db: db.list_cron_job_runs("j"),
+    "list_gateway_sessions": lambda db: db.list_gateway_sessions(),
+    "find_latest_gateway_session": lambda db: db.find_latest_gateway_session_for_peer(
+        source="t", session_key="k"
+    ),
+    "find_session_by_origin": lambda db: db.find_session_by_origin(platform="t", chat_id="1"),
+    "load_gateway_routing_entries": lambda db: db.load_gateway_routing_entries(),
     "has_platform_message_id": lambda db: db.has_platform_message_id("s", "p"),
     "has_archived_messages": lambda db: db.has_archived_messages("s"),
     "get_compression_failure_cooldown": lambda db: db.get_compression_failure_cooldown("s"),
@@ -100,6 +109,15 @@ WRITES: dict[str, Callable[[SessionDB], Any]] = {
     "try_acquire_compression_lock": lambda db: db.try_acquire_compression_lock("s", "a"),
     "refresh_compression_lock": lambda db: db.refresh_compression_lock("s", "a"),
     "release_compression_lock": lambda db: db.release_compression_lock("s", "a"),
+    "update_session_cwd": lambda db: db.update_session_cwd("s", "/no/w"),
+    "backfill_repo_roots": lambda db: db.backfill_repo_roots({"/no/w": "/no"}),
+    "record_gateway_session_peer": lambda db: db.record_gateway_session_peer(
+        "s", source="t", session_key="k"
+    ),
+    "set_expiry_finalized": lambda db: db.set_expiry_finalized("s"),
+    "replace_gateway_routing_entries": lambda db: db.replace_gateway_routing_entries({"a": "1"}),
+    "save_gateway_routing_entry": lambda db: db.save_gateway_routing_entry("a", "1"),
+    "delete_gateway_routing_entries": lambda db: db.delete_gateway_routing_entries(["a"]),
     "update_session_meta": lambda db: db.update_session_meta("s", "{}"),
     "update_session_billing_route": lambda db: db.update_session_billing_route(
         "s", provider="p", base_url=None

@@ -101,3 +101,44 @@ class TestListFilters:
         assert ids(db.list_sessions_rich(cwd_prefix="/new")) == ["tip"]
         assert ids(db.list_sessions_rich(cwd_prefix="/old")) == []
         assert session(db, "head")["cwd"] == "/old"
+
+
+class TestLists:
+    """Lists by id and by cron job."""
+
+    def test_sessions_by_id(self, db: SessionDB, clock: FrozenClock) -> None:
+        """An equal id comes first, then those that begin with it, each by activity."""
+        for session_id in ("abc", "ABC", "abcd", "xabc", "other"):
+            clock.advance(1)
+            say(db, session_id, "question")
+        assert ids(db.search_sessions_by_id(" aBc ")) == ["ABC", "abc", "abcd", "xabc"]
+        assert ids(db.search_sessions_by_id("abc", 2)) == ["ABC", "abc"]
+        for query, limit in (("", 5), (None, 5), ("  ", 5), ("abc", 0), ("abc", -1), ("%", 5)):
+            assert db.search_sessions_by_id(query, limit) == []
+
+    def test_a_chain_by_id(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Any id of the thread finds its row; hidden sessions are not found."""
+        say(db, "head", "question")
+        compress(db, clock, "head", "middle")
+        compress(db, clock, "middle", "tip")
+        db.create_session("sub", "subagent", parent_session_id="tip", edge_kind="subagent")
+        for query in ("head", "middle", "tip"):
+            [row] = db.search_sessions_by_id(query)
+            assert (row["id"], row["_lineage_root_id"]) == ("tip", "head")
+        assert db.search_sessions_by_id("sub") == []
+        db.set_session_archived("tip")
+        assert ids(db.search_sessions_by_id("head")) == ["tip"]
+        assert db.search_sessions_by_id("head", include_archived=False) == []
+
+    def test_runs_of_a_cron_job(self, db: SessionDB, clock: FrozenClock) -> None:
+        """By the beginning of the id, the newest start first."""
+        for session_id in ("cron_j1_1", "cron_j1_2", "cron_j11_1", "cron_j1x_1", "xcron_j1_1"):
+            say(db, session_id, "question", source="cron")
+            clock.advance(1)
+        say(db, "cron_j1_3", "question", source="cli")
+        db.set_session_archived("cron_j1_1")
+        rows = db.list_cron_job_runs("j1")
+        assert ids(rows) == ["cron_j1_2", "cron_j1_1"]
+        assert rows[0]["preview"] == "question"
+        assert ids(db.list_cron_job_runs("j1", limit=1, offset=1)) == ["cron_j1_1"]
+        assert db.list_cron_job_runs("j") == db.list_cron_job_runs("") == []

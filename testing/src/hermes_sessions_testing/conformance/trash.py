@@ -29,6 +29,8 @@ def thrown_away(db: SessionDB) -> list[int]:
     db.append_message("s", "user", "marked", external_id="e-1", platform_message_id="p-1")
     db.record_compression_failure_cooldown("s", 4e9)
     db.set_compression_fallback_streak("s", 2)
+    db.record_gateway_session_peer("s", source="cli", user_id="u", session_key="k", chat_id="1")
+    db.update_session_cwd("s", "/no/w")
     db.set_session_title("s", "Plan")
     db.update_token_counts("s", input_tokens=5, model="m")
     assert db.trash_sessions(["s"]) == ["s"]
@@ -75,6 +77,19 @@ READS: list[tuple[str, Callable[[SessionDB, int], Any], Any]] = [
     ("list_prune_candidates", lambda db, _: db.list_prune_candidates(0), []),
     ("message_count of all kinds", lambda db, _: db.message_count(include_inactive=True), 0),
     ("session_count of rows", lambda db, _: db.session_count(exclude_children=True), 0),
+    ("directories", lambda db, _: db.distinct_session_cwds(), []),
+    ("search_sessions_by_id", lambda db, _: db.search_sessions_by_id("s"), []),
+    ("list_gateway_sessions", lambda db, _: db.list_gateway_sessions(), []),
+    (
+        "latest of a chat",
+        lambda db, _: db.find_latest_gateway_session_for_peer(source="cli", session_key="k"),
+        None,
+    ),
+    (
+        "session by origin",
+        lambda db, _: db.find_session_by_origin(platform="cli", chat_id="1"),
+        None,
+    ),
     ("has_platform_message_id", lambda db, _: db.has_platform_message_id("s", "p-1"), False),
     ("has_archived_messages", lambda db, _: db.has_archived_messages("s"), False),
     ("cooldown", lambda db, _: db.get_compression_failure_cooldown("s"), None),
@@ -100,6 +115,13 @@ CHANGES: list[tuple[str, Callable[[SessionDB], Any], Any]] = [
     ("trash_sessions", lambda db: db.trash_sessions(["s"]), []),
     ("promote_to_session_reset", lambda db: db.promote_to_session_reset("s"), False),
     ("promote with a reason", lambda db: db.promote_to_session_reset("s", "idle"), False),
+    ("update_session_cwd", lambda db: db.update_session_cwd("s", "/no/x"), None),
+    (
+        "record_gateway_session_peer",
+        lambda db: db.record_gateway_session_peer("s", source="t", session_key="other"),
+        None,
+    ),
+    ("set_expiry_finalized", lambda db: db.set_expiry_finalized("s"), None),
     ("update_session_meta", lambda db: db.update_session_meta("s", "{}", "other"), None),
     (
         "update_session_billing_route",
