@@ -13,7 +13,7 @@ from hermes_sessions.config.gateway_settings import (
     GatewaySettings,
     PrivacySettings,
 )
-from hermes_sessions.config.sections import default_of
+from hermes_sessions.config.sections import SettingsSection, default_of
 from hermes_sessions.config.settings import DisplaySettings, Settings
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import require_id
@@ -39,6 +39,11 @@ Overrides = Mapping[str, Any]
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _DEFAULT_POLICY: Final = SessionResetPolicy()
 _POLICY_FIELDS: Final = frozenset(field.name for field in fields(SessionResetPolicy))
+
+
+def _setting(section: type[SettingsSection], name: str) -> Any:
+    """Declare a field that has the value and the default of a setting."""
+    return field(default=default_of(section, name), metadata={"setting": (section, name)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,48 +73,48 @@ class GatewayConfig:
     #: Fields that differ on a platform; they win over those by type.
     reset_by_platform: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
     #: In groups and channels, each user has a conversation of their own.
-    group_sessions_per_user: bool = default_of(Settings, "group_sessions_per_user")
+    group_sessions_per_user: bool = _setting(Settings, "group_sessions_per_user")
     #: In threads, too.
-    thread_sessions_per_user: bool = default_of(Settings, "thread_sessions_per_user")
+    thread_sessions_per_user: bool = _setting(Settings, "thread_sessions_per_user")
     #: The bot that owns the lanes, where several share a database.
-    namespace: str = default_of(GatewaySettings, "namespace")
+    namespace: str = _setting(GatewaySettings, "namespace")
     #: After how many unused days a lane is removed; 0: never.
-    session_store_max_age_days: int = default_of(Settings, "session_store_max_age_days")
+    session_store_max_age_days: int = _setting(Settings, "session_store_max_age_days")
     #: How long after an interruption a conversation continues; 0 or less: no limit.
-    auto_continue_freshness: float = default_of(AgentSettings, "gateway_auto_continue_freshness")
+    auto_continue_freshness: float = _setting(AgentSettings, "gateway_auto_continue_freshness")
     #: How long a turn may be inactive before it is ended; 0: no limit.
-    turn_timeout: float = default_of(AgentSettings, "gateway_timeout")
+    turn_timeout: float = _setting(AgentSettings, "gateway_timeout")
     #: Inactivity after which the user is warned; 0: no warning.
-    turn_warning: float = default_of(AgentSettings, "gateway_timeout_warning")
+    turn_warning: float = _setting(AgentSettings, "gateway_timeout_warning")
     #: How often the user is told that a long turn is still running; 0: never.
-    notify_interval: float = default_of(AgentSettings, "gateway_notify_interval")
+    notify_interval: float = _setting(AgentSettings, "gateway_notify_interval")
     #: How long turns may finish when the gateway stops; 0: not at all.
-    drain_timeout: float = default_of(AgentSettings, "restart_drain_timeout")
+    drain_timeout: float = _setting(AgentSettings, "restart_drain_timeout")
     #: What a message does that arrives while a turn runs.
-    busy_input_mode: BusyInputMode = default_of(DisplaySettings, "busy_input_mode")  # noqa: RUF009
+    busy_input_mode: BusyInputMode = _setting(DisplaySettings, "busy_input_mode")  # noqa: RUF009
     #: Whether a message that has to wait is acknowledged.
-    busy_ack_enabled: bool = default_of(DisplaySettings, "busy_ack_enabled")
+    busy_ack_enabled: bool = _setting(DisplaySettings, "busy_ack_enabled")
     #: Whether ids and names are hidden from the model.
-    redact_pii: bool = default_of(PrivacySettings, "redact_pii")
+    redact_pii: bool = _setting(PrivacySettings, "redact_pii")
     #: Platforms that are enabled.
     connected_platforms: tuple[str, ...] = ()
     home_channels: Mapping[str, HomeChannel] = field(default_factory=dict, hash=False)
     #: Whether ``sessions.json`` is written; None: where the store is a file on this machine.
-    write_sessions_json: bool | None = default_of(GatewaySettings, "write_sessions_json")
+    write_sessions_json: bool | None = _setting(GatewaySettings, "write_sessions_json")
     #: When a gateway first checks for expired conversations, and the time between two checks.
-    expiry_first_pass: float = default_of(GatewaySettings, "expiry_first_pass")
-    expiry_interval: float = default_of(GatewaySettings, "expiry_interval")
+    expiry_first_pass: float = _setting(GatewaySettings, "expiry_first_pass")
+    expiry_interval: float = _setting(GatewaySettings, "expiry_interval")
     #: Whether the agent gets a turn to save what matters before an automatic reset.
-    finalize_turn: bool = default_of(GatewaySettings, "finalize_turn")
+    finalize_turn: bool = _setting(GatewaySettings, "finalize_turn")
     #: How long that turn may take.
-    finalize_timeout: float = default_of(GatewaySettings, "finalize_timeout")
+    finalize_timeout: float = _setting(GatewaySettings, "finalize_timeout")
     #: How many agents are kept between turns, and for how long.
-    agent_cache_size: int = default_of(GatewaySettings, "agent_cache_size")
-    agent_cache_ttl: float = default_of(GatewaySettings, "agent_cache_ttl")
+    agent_cache_size: int = _setting(GatewaySettings, "agent_cache_size")
+    agent_cache_ttl: float = _setting(GatewaySettings, "agent_cache_ttl")
     #: How many messages may wait in one lane.
-    mailbox_limit: int = default_of(GatewaySettings, "mailbox_limit")
+    mailbox_limit: int = _setting(GatewaySettings, "mailbox_limit")
     #: How many days records of answered messages are kept.
-    keep_days: int = default_of(GatewaySettings, "keep_days")
+    keep_days: int = _setting(GatewaySettings, "keep_days")
 
     def __post_init__(self) -> None:
         require_id(self.namespace, "namespace")
@@ -128,7 +133,7 @@ class GatewayConfig:
     @classmethod
     def from_settings(cls, settings: Settings) -> GatewayConfig:
         """Return the configuration of a home directory."""
-        reset, gateway, agent = settings.session_reset, settings.gateway, settings.agent
+        reset = settings.session_reset
         return cls(
             reset_policy=SessionResetPolicy.from_dict(_given(reset)),
             reset_by_type={name: _given(found) for name, found in reset.by_type.items()},
@@ -136,18 +141,6 @@ class GatewayConfig:
                 platform_of_section(name): _given(platform.session_reset)
                 for name, platform in settings.platforms.items()
             },
-            group_sessions_per_user=settings.group_sessions_per_user,
-            thread_sessions_per_user=settings.thread_sessions_per_user,
-            namespace=gateway.namespace,
-            session_store_max_age_days=settings.session_store_max_age_days,
-            auto_continue_freshness=agent.gateway_auto_continue_freshness,
-            turn_timeout=agent.gateway_timeout,
-            turn_warning=agent.gateway_timeout_warning,
-            notify_interval=agent.gateway_notify_interval,
-            drain_timeout=agent.restart_drain_timeout,
-            busy_input_mode=settings.display.busy_input_mode,
-            busy_ack_enabled=settings.display.busy_ack_enabled,
-            redact_pii=settings.privacy.redact_pii,
             connected_platforms=tuple(
                 platform_of_section(name)
                 for name, platform in settings.platforms.items()
@@ -160,15 +153,7 @@ class GatewayConfig:
                 for name, platform in settings.platforms.items()
                 if (channel := platform.home_channel).chat_id
             },
-            write_sessions_json=gateway.write_sessions_json,
-            expiry_first_pass=gateway.expiry_first_pass,
-            expiry_interval=gateway.expiry_interval,
-            finalize_turn=gateway.finalize_turn,
-            finalize_timeout=gateway.finalize_timeout,
-            agent_cache_size=gateway.agent_cache_size,
-            agent_cache_ttl=gateway.agent_cache_ttl,
-            mailbox_limit=gateway.mailbox_limit,
-            keep_days=gateway.keep_days,
+            **_values_of(settings),
         )
 
     def get_reset_policy(
@@ -183,6 +168,24 @@ class GatewayConfig:
             **self.reset_by_platform.get((platform or "").lower(), _NONE),
         }
         return replace(self.reset_policy, **overrides) if overrides else self.reset_policy
+
+
+def _values_of(settings: Settings) -> dict[str, Any]:
+    """Return the values of the fields that are settings."""
+    sections = (
+        settings,
+        settings.gateway,
+        settings.agent,
+        settings.display,
+        settings.privacy,
+    )
+    by_class = {type(section): section for section in sections}
+    found = {}
+    for each in fields(GatewayConfig):
+        if "setting" in each.metadata:
+            section, name = each.metadata["setting"]
+            found[each.name] = getattr(by_class[section], name)
+    return found
 
 
 def _given(section: ResetOverrides | SessionResetSettings) -> dict[str, Any]:

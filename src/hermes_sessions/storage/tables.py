@@ -1225,8 +1225,6 @@ LIFECYCLE_TABLES: Final = (
     ),
 )
 
-FENCE: Final = SESSIONS.column("fence")
-
 #: State of a gateway that must survive a restart: see docs/decisions/0015-gateway.md.
 GATEWAY_TABLES: Final = (
     Table(

@@ -1,12 +1,13 @@
-"""Read JSON of platforms, and describe attached files."""
+"""Read JSON of platforms, describe attached files, and limit from where they are fetched."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from hermes_sessions.gateway.events import Attachment
-from hermes_sessions.gateway.platforms.port import UnreadablePayload
+from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
 
 Kind = Literal["photo", "audio", "video", "document", "other"]
 
@@ -35,6 +36,29 @@ def left_out(file: Attachment, limit: int) -> str:
     name = f" {file.name!r}" if file.name else ""
     return (
         f"[A {file.kind}{name} of {file.size:,} bytes was skipped: the limit is {limit:,} bytes.]"
+    )
+
+
+def too_large(size: int, limit: int) -> Undeliverable:
+    """Return the error for a file of *size* bytes or more."""
+    return Undeliverable(f"The file has {size:,} bytes or more, over {limit:,}.")
+
+
+def is_trusted_address(address: str, base_url: str, file_hosts: tuple[str, ...]) -> bool:
+    """Tell whether the credentials may be sent to *address*: it has the origin of *base_url*, or is
+    an HTTPS URL below one of *file_hosts*, which begin with a dot.
+    """
+    try:
+        parts, base = urlsplit(address), urlsplit(base_url)
+        has_same_origin = (parts.scheme, parts.hostname, parts.port) == (
+            base.scheme,
+            base.hostname,
+            base.port,
+        )
+    except ValueError:
+        return False
+    return has_same_origin or (
+        parts.scheme == "https" and f".{parts.hostname}".endswith(file_hosts)
     )
 
 

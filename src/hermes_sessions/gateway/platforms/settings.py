@@ -19,6 +19,7 @@ from hermes_sessions.config.key_types import (
     Key,
     NotAllowed,
     ParseContext,
+    Size,
     Text,
     TextList,
     WholeNumber,
@@ -81,19 +82,35 @@ LOOPBACK: Final = "127.0.0.1"
 PORT: Final = WholeNumber(at_least=0, at_most=65535)
 
 
+def max_file_bytes(*, at_most: int) -> Any:
+    """Declare `max_file_bytes`; *at_most* is what the platform delivers."""
+    return setting(
+        20 * 1024**2,
+        kind=Size(at_least=1, at_most=at_most),
+        doc="Larger files are skipped, and the agent is told.",
+    )
+
+
+def webhook_path(default: Any, *, doc: str) -> Any:
+    """Declare the `path` of a webhook."""
+    example = "/webhook" if default is REQUIRED else default
+    return setting(default, kind=WebhookPath(example), doc=doc)
+
+
+def webhook_port(default: Any) -> Any:
+    """Declare the `port` of a webhook."""
+    return setting(default, kind=PORT, doc="The port; 0 uses a free one.")
+
+
 class WebhookSettings(SettingsSection):
     """``webhook`` of a platform that calls us: where we listen, behind a TLS reverse proxy.
 
     Each platform has a subclass with its own defaults.
     """
 
-    path: str = setting(
-        REQUIRED,
-        kind=WebhookPath("/webhook"),
-        doc="The path of the URL that the platform calls.",
-    )
+    path: str = webhook_path(REQUIRED, doc="The path of the URL that the platform calls.")
     host: str = setting(LOOPBACK, kind=Text(), doc="The address on which the gateway listens.")
-    port: int = setting(REQUIRED, kind=PORT, doc="The port; 0 uses a free one.")
+    port: int = webhook_port(REQUIRED)
 
 
 def read_settings(

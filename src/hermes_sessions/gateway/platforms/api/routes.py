@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -93,8 +93,6 @@ _STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"
 
 #: Answered even when the server is at its limit.
 PROBES: Final = ("/healthz", "/readyz")
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(slots=True)

@@ -8,14 +8,13 @@ from hermes_sessions.config.key_types import (
     REQUIRED,
     NotAllowed,
     ParseContext,
-    Size,
     TextList,
     WholeNumber,
     YesNo,
 )
 from hermes_sessions.config.sections import SettingsSection, setting
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
-from hermes_sessions.gateway.platforms.settings import Pattern, WebAddress
+from hermes_sessions.gateway.platforms.settings import Pattern, WebAddress, max_file_bytes
 from hermes_sessions.gateway.platforms.spec import Ask
 
 PUBLIC_API: Final = "https://discord.com"
@@ -70,11 +69,7 @@ class DiscordSettings(SettingsSection, shared=True):
         kind=_ChannelIds(),
         doc="Ids of channels (with their threads) or threads where it answers every message.",
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=500 * 1024**2),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=500 * 1024**2)
     catch_up_hours: int = setting(
         24,
         kind=WholeNumber(at_least=0, at_most=24 * 14),

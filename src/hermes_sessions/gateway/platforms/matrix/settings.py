@@ -9,14 +9,13 @@ from hermes_sessions.config.key_types import (
     Choice,
     NotAllowed,
     ParseContext,
-    Size,
     Text,
     WholeNumber,
     YesNo,
 )
 from hermes_sessions.config.sections import SettingsSection, setting
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_user_id
-from hermes_sessions.gateway.platforms.settings import WebAddress
+from hermes_sessions.gateway.platforms.settings import WebAddress, max_file_bytes
 from hermes_sessions.gateway.platforms.spec import Answers, Ask
 
 Invites = Literal["allowed", "everyone", "nobody"]
@@ -101,11 +100,7 @@ class MatrixSettings(SettingsSection, shared=True):
             "the bot."
         ),
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=2 * 1024**3),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=2 * 1024**3)
     sync_seconds: int = setting(
         30,
         kind=WholeNumber(at_least=1, at_most=300),

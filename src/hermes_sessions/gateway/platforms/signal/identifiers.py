@@ -32,11 +32,6 @@ def person_id(text: object) -> str | None:
     return text if _NUMBER.fullmatch(text) else None
 
 
-def is_uuid(text: object) -> bool:
-    """Return whether *text* is a UUID."""
-    return isinstance(text, str) and bool(_UUID.fullmatch(text))
-
-
 def group_id(text: object) -> str | None:
     """Return the id of a group in its canonical form, None if *text* is not one.
 

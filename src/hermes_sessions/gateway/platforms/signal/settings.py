@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.key_types import REQUIRED, NotAllowed, ParseContext, Size, Text, YesNo
+from hermes_sessions.config.key_types import REQUIRED, NotAllowed, ParseContext, Text, YesNo
 from hermes_sessions.config.sections import SettingsSection, setting
+from hermes_sessions.gateway.platforms.settings import max_file_bytes
 from hermes_sessions.gateway.platforms.signal.rpc import DaemonAddress
 from hermes_sessions.gateway.platforms.spec import Ask
 
@@ -77,8 +78,4 @@ class SignalSettings(SettingsSection, shared=True):
         kind=YesNo(),
         doc="In groups, the agent answers only commands, mentions and replies to the account.",
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=100 * 1024**2),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=100 * 1024**2)

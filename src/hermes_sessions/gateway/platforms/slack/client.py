@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from hermes_sessions.gateway.platforms.payloads import is_trusted_address, too_large
 from hermes_sessions.gateway.platforms.port import (
     LoginRefused,
     PlatformError,
@@ -63,7 +63,7 @@ class SlackClient:
 
     def __init__(self, settings: SlackSettings) -> None:
         self._app_token = settings.app_token
-        self._origin = _origin_of(settings.base_url)
+        self._base_url = settings.base_url
         self._token = settings.token
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS))
         self._web = AsyncWebClient(
@@ -185,9 +185,11 @@ class SlackClient:
             file = _part(await self._web.files_info(file=file_id), "file")
         size = file.get("size")
         if isinstance(size, int) and size > limit:
-            raise _too_large(size, limit)
+            raise too_large(size, limit)
         address = file.get("url_private_download") or file.get("url_private")
-        if not isinstance(address, str) or not self._is_slack_host(address):
+        if not isinstance(address, str) or not is_trusted_address(
+            address, self._base_url, _FILE_HOSTS
+        ):
             raise Undeliverable("Slack's response has no trusted URL for the file.")
         with _translate_errors():
             return await self._download(address, limit, is_page=file.get("mimetype") == _PAGE)
@@ -213,18 +215,8 @@ class SlackClient:
             async for chunk in response.content.iter_chunked(65536):
                 content += chunk
                 if len(content) > limit:
-                    raise _too_large(len(content), limit)
+                    raise too_large(len(content), limit)
             return bytes(content)
-
-    def _is_slack_host(self, address: str) -> bool:
-        try:
-            parts = urlsplit(address)
-            origin = _origin_of(address)
-        except ValueError:
-            return False
-        if origin == self._origin:
-            return True
-        return parts.scheme == "https" and f".{parts.hostname}".endswith(_FILE_HOSTS)
 
 
 _PARSE_ERRORS: Final = (
@@ -284,12 +276,3 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except (KeyError, ValueError):
         return None
     return seconds if math.isfinite(seconds) else None
-
-
-def _origin_of(address: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(address)
-    return parts.scheme, parts.hostname, parts.port
-
-
-def _too_large(size: int, limit: int) -> Undeliverable:
-    return Undeliverable(f"The file has {size:,} bytes or more, over {limit:,}.")

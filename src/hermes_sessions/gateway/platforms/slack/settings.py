@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from hermes_sessions.config.key_types import REQUIRED, Size, YesNo
+from hermes_sessions.config.key_types import REQUIRED, YesNo
 from hermes_sessions.config.sections import SettingsSection, section, setting
 from hermes_sessions.gateway.platforms.settings import (
-    PORT,
     Pattern,
     WebAddress,
-    WebhookPath,
     WebhookSettings,
+    max_file_bytes,
+    webhook_path,
+    webhook_port,
 )
 from hermes_sessions.gateway.platforms.spec import Ask
 
@@ -21,12 +22,8 @@ PUBLIC_API: Final = "https://slack.com/api"
 class SlackWebhookSettings(WebhookSettings):
     """``platforms.slack.webhook``: where Slack calls us with the Events API."""
 
-    path: str = setting(
-        "/slack/events",
-        kind=WebhookPath("/slack/events"),
-        doc="The path of the request URL.",
-    )
-    port: int = setting(8445, kind=PORT, doc="The port; 0 uses a free one.")
+    path: str = webhook_path("/slack/events", doc="The path of the request URL.")
+    port: int = webhook_port(8445)
 
 
 class SlackSettings(SettingsSection, shared=True):
@@ -91,9 +88,5 @@ class SlackSettings(SettingsSection, shared=True):
         kind=YesNo(),
         doc="Answers a mention in a channel in a thread of its own, which is the conversation.",
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=2 * 1024**3),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=2 * 1024**3)
     webhook: SlackWebhookSettings = section(SlackWebhookSettings)

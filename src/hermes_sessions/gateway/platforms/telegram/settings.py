@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.key_types import REQUIRED, Size, Text, WholeNumber, YesNo
+from hermes_sessions.config.key_types import REQUIRED, Text, WholeNumber, YesNo
 from hermes_sessions.config.sections import SettingsSection, optional_section, setting
-from hermes_sessions.gateway.platforms.settings import LOOPBACK, PORT, Pattern, WebAddress
+from hermes_sessions.gateway.platforms.settings import (
+    LOOPBACK,
+    Pattern,
+    WebAddress,
+    max_file_bytes,
+    webhook_port,
+)
 from hermes_sessions.gateway.platforms.spec import Ask
 
 PUBLIC_API: Final = "https://api.telegram.org"
@@ -30,7 +36,7 @@ class TelegramWebhookSettings(SettingsSection):
         doc="A secret that every call must carry, best as `${VAR}`.",
     )
     host: str = setting(LOOPBACK, kind=Text(), doc="The address on which the gateway listens.")
-    port: int = setting(8443, kind=PORT, doc="The port; 0 uses a free one.")
+    port: int = webhook_port(8443)
 
     @property
     def path(self) -> str:
@@ -67,11 +73,7 @@ class TelegramSettings(SettingsSection, shared=True):
         kind=YesNo(),
         doc="In groups, the bot answers only commands, mentions and replies to it.",
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=2 * 1024**3),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=2 * 1024**3)
     poll_seconds: int = setting(
         50,
         kind=WholeNumber(at_least=1, at_most=50),

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx
 
+from hermes_sessions.gateway.platforms.payloads import is_trusted_address, too_large
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.whatsapp.errors import ErrorReply, to_platform_error
 from hermes_sessions.gateway.platforms.whatsapp.mapping import MEDIA_ID
@@ -46,7 +46,7 @@ class GraphClient:
     def __init__(self, settings: WhatsAppSettings) -> None:
         self._number_id = settings.phone_number_id
         self._base = f"{settings.base_url}/{settings.api_version}"
-        self._origin = _origin_of(settings.base_url)
+        self._base_url = settings.base_url
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {settings.token}"},
             timeout=_SECONDS,
@@ -97,8 +97,10 @@ class GraphClient:
         found = await self._call("GET", media_id, params={"phone_number_id": self._number_id})
         size, address = found.get("file_size"), found.get("url")
         if isinstance(size, int) and size > limit:
-            raise _too_large(size, limit)
-        if not isinstance(address, str) or not self._is_metas(address):
+            raise too_large(size, limit)
+        if not isinstance(address, str) or not is_trusted_address(
+            address, self._base_url, _FILE_HOSTS
+        ):
             raise Undeliverable("WhatsApp's response has no trusted URL for the file.")
         with _translated():
             async with self._http.stream("GET", address) as response:
@@ -121,21 +123,6 @@ class GraphClient:
             raise to_platform_error(_error_reply(response))
         return answer
 
-    def _is_metas(self, address: str) -> bool:
-        try:
-            parts = urlsplit(address)
-            origin = _origin_of(address)
-        except ValueError:
-            return False
-        if origin == self._origin:
-            return True
-        return parts.scheme == "https" and f".{parts.hostname}".endswith(_FILE_HOSTS)
-
-
-def _origin_of(address: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(address)
-    return parts.scheme, parts.hostname, parts.port
-
 
 @contextmanager
 def _translated() -> Iterator[None]:
@@ -151,12 +138,8 @@ async def _content(response: httpx.Response, limit: int) -> bytes:
     async for chunk in response.aiter_bytes():
         content += chunk
         if len(content) > limit:
-            raise _too_large(len(content), limit)
+            raise too_large(len(content), limit)
     return bytes(content)
-
-
-def _too_large(size: int, limit: int) -> Undeliverable:
-    return Undeliverable(f"The file has {size:,} bytes or more, over {limit:,}.")
 
 
 def _parsed(response: httpx.Response) -> Record | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from hermes_sessions.config.key_types import REQUIRED, Size
+from hermes_sessions.config.key_types import REQUIRED
 from hermes_sessions.config.sections import SettingsSection, section, setting
 from hermes_sessions.gateway.platforms.settings import (
-    PORT,
     Pattern,
     WebAddress,
-    WebhookPath,
     WebhookSettings,
+    max_file_bytes,
+    webhook_path,
+    webhook_port,
 )
 from hermes_sessions.gateway.platforms.spec import Ask
 
@@ -22,12 +23,8 @@ PUBLIC_API: Final = "https://graph.facebook.com"
 class WhatsAppWebhookSettings(WebhookSettings):
     """``platforms.whatsapp.webhook``: where Meta calls us."""
 
-    path: str = setting(
-        "/whatsapp",
-        kind=WebhookPath("/whatsapp"),
-        doc="The path of the callback URL.",
-    )
-    port: int = setting(8444, kind=PORT, doc="The port; 0 uses a free one.")
+    path: str = webhook_path("/whatsapp", doc="The path of the callback URL.")
+    port: int = webhook_port(8444)
 
 
 class WhatsAppSettings(SettingsSection, shared=True):
@@ -88,9 +85,5 @@ class WhatsAppSettings(SettingsSection, shared=True):
         kind=Pattern(r"v[0-9]{1,3}\.[0-9]{1,2}", "a version such as v24.0"),
         doc="The version of the Graph API.",
     )
-    max_file_bytes: int = setting(
-        20 * 1024**2,
-        kind=Size(at_least=1, at_most=2 * 1024**3),
-        doc="Larger files are skipped, and the agent is told.",
-    )
+    max_file_bytes: int = max_file_bytes(at_most=2 * 1024**3)
     webhook: WhatsAppWebhookSettings = section(WhatsAppWebhookSettings)

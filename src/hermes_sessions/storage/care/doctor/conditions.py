@@ -16,7 +16,6 @@ Weight = Literal["problem", "advice"]
 Place = Literal["files", "servers"]
 ALL: Final[tuple[Place, ...]] = ("files", "servers")
 FILES: Final[tuple[Place, ...]] = ("files",)
-SERVERS: Final[tuple[Place, ...]] = ("servers",)
 
 
 class Condition(NamedTuple):
