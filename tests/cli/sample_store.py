@@ -117,3 +117,11 @@ def _auth(db: SessionDB) -> None:
         SUBAGENT, "cli", parent_session_id=AUTH, edge_kind="subagent", started_at=start + 2
     )
     db.append_message(SUBAGENT, "user", "List the files", timestamp=start + 2)
+
+
+def label(db: SessionDB) -> None:
+    """Give some sessions tags, metadata and a workspace. The directories do not exist."""
+    db.create_session(AUTH, "cli", cwd="/projects/hermes", tags=["urgent"])
+    db.set_metadata(AUTH, {"ticket": 42, "team": "ops"})
+    db.create_session(PROJECT, "cli", cwd="/projects/notes")
+    db.set_tags(PROJECT, ["needs review", "urgent"])

@@ -147,6 +147,36 @@ class TestOnce:
         assert (result.code, result.out) == (0, "three\n")
         assert said(hermes) == ["first", "one", "second", "two", "third", "three"]
 
+    def test_going_on_in_a_project(
+        self, hermes: Hermes, model: ScriptedModel, tmp_path: Path
+    ) -> None:
+        """A question belongs to the directory it was asked in, also after a move."""
+        folders = [tmp_path / name for name in ("api", "web")]
+        for folder in folders:
+            folder.mkdir()
+            model.add(streamed("yes"), streamed(f"About {folder.name}"))
+            hermes.run("-q", folder.name, env=hermes.environ(**settings(model)), cwd=folder)
+        model.add(streamed("again"))
+        hermes.run(
+            "chat",
+            "-c",
+            "--here",
+            "-q",
+            "and?",
+            env=hermes.environ(**settings(model)),
+            cwd=folders[0],
+        )
+        with hermes.db() as db:
+            [session] = db.list_sessions_rich(workspace="api")
+            assert (session["title"], session["cwd"]) == ("About api", str(folders[0]))
+            assert session["message_count"] == 4
+        (tmp_path / "new").mkdir()
+        options = {"env": hermes.environ(**settings(model)), "cwd": tmp_path / "new"}
+        result = hermes.run("-c", "--here", "-q", "x", **options)
+        assert (result.code, "in this project" in result.err) == (1, True)
+        for wrong in (("--here",), ("-c", "name", "--here"), ("-r", "name", "--here")):
+            assert hermes.run(*wrong, "-q", "x", **options).code == 2
+
     def test_what_is_not_there(self, hermes: Hermes, model: ScriptedModel) -> None:
         for arguments in (("-c",), ("-r", "nobody"), ("chat", "--continue", "no", "such")):
             result = hermes.call(*arguments, "-q", "x", environ=settings(model))

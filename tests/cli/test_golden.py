@@ -13,7 +13,7 @@ import pytest
 from hermes_sessions import SessionDB
 from tests.cli.harness import NOW, Hermes
 from tests.cli.sample_lane import FORMER, LANE, live
-from tests.cli.sample_store import ARCHIVED, AUTH, OLD, PROJECT, WEATHER
+from tests.cli.sample_store import ARCHIVED, AUTH, OLD, PROJECT, WEATHER, label
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -54,11 +54,21 @@ COMMANDS = {
     "list-pinned": ["list", "--pinned"],
     "list-with-pins": ["list"],
     "show-pinned": ["show", AUTH, "--messages", "0"],
+    "tag": ["tag", AUTH, "+Needs Review", "-urgent", "api"],
+    "list-labels": ["list"],
+    "list-tagged": ["list", "--tag", "urgent", "--workspace", "hermes"],
+    "show-labels": ["show", AUTH, "--messages", "0"],
+    "stats-labels": ["stats"],
     "explain": ["explain", LANE],
     "explain-former": ["explain", FORMER],
 }
 #: Beside ``hermes sessions``.
 OTHER_COMMANDS = {
+    "workspaces-list": ["workspaces", "list"],
+    "workspaces-show": ["workspaces", "show", "hermes"],
+    "workspaces-rename": ["workspaces", "rename", "hermes", "the", "agent"],
+    "workspaces-merge": ["workspaces", "merge", "notes", "--into", "hermes"],
+    "workspaces-separate": ["workspaces", "separate", "hermes"],
     "insights": ["insights"],
     "insights-all": ["insights", "--days", "0"],
     "insights-source": ["insights", "--source", "telegram"],
@@ -117,6 +127,11 @@ def prepared(hermes: Hermes, command: str) -> None:
     if "explain" in command:
         with hermes.db() as db:
             live(db)
+    if command in {"tag", "list-tagged"} or "labels" in command or "workspaces" in command:
+        with hermes.db() as db:
+            label(db)
+    if command == "workspaces-separate":
+        hermes.call("workspaces", "merge", "notes", "--into", "hermes")
     if "pin" in command:
         hermes.call("sessions", "pin", AUTH, WEATHER)
 

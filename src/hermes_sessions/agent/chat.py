@@ -53,6 +53,8 @@ class Origin:
     source: str
     user_id: str | None = None
     system_prompt: str | None = None
+    #: The directory that it works in, which decides the workspace.
+    cwd: str | None = None
     #: Shown to other processes that want to write while a turn runs here.
     holder: str | None = None
 
@@ -215,6 +217,7 @@ class Chat:
             model=self.agent.asked_model,
             user_id=self._origin.user_id,
             system_prompt=self._origin.system_prompt,
+            cwd=self._origin.cwd,
         )
         self.session_id, self._planned_id = session_id, None
         if self.pending_title is not None:

@@ -14,6 +14,10 @@ COMMANDS = {
     "sessions": LazyCommand(
         "hermes_sessions.cli.sessions:sessions", "List, read and manage stored sessions."
     ),
+    "workspaces": LazyCommand(
+        "hermes_sessions.cli.workspaces:workspaces",
+        "List and correct the projects that sessions belong to.",
+    ),
     "insights": LazyCommand(
         "hermes_sessions.cli.insights:insights",
         "Show usage: models, tools, activity and cost.",

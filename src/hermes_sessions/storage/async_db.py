@@ -1245,10 +1245,24 @@ class AsyncSessionDB(AsyncHandle):
         self,
         older_than_days: float | None = 90,
         source: str | None = None,
+        *,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         **filters: Unpack[PruneFilters],
     ) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
-        return await self._call(self._db.list_prune_candidates, older_than_days, source, **filters)
+        return await self._call(
+            self._db.list_prune_candidates,
+            older_than_days,
+            source,
+            tags=tags,
+            exclude_tags=exclude_tags,
+            metadata=metadata,
+            workspace=workspace,
+            **filters,
+        )
 
     async def prune_sessions(
         self,
@@ -1256,6 +1270,10 @@ class AsyncSessionDB(AsyncHandle):
         source: str | None = None,
         sessions_dir: str | Path | None = None,
         *,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         on_progress: Callable[[int], None] | None = None,
         **filters: Unpack[PruneFilters],
     ) -> int:
@@ -1265,6 +1283,10 @@ class AsyncSessionDB(AsyncHandle):
             older_than_days,
             source,
             sessions_dir,
+            tags=tags,
+            exclude_tags=exclude_tags,
+            metadata=metadata,
+            workspace=workspace,
             on_progress=on_progress,
             **filters,
         )
@@ -1348,11 +1370,24 @@ class AsyncSessionDB(AsyncHandle):
         since: float | None = None,
         until: float | None = None,
         title: str | None = None,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         scope: Scope = OWNER,
     ) -> AsyncGenerator[ExportedSession, None]:
         """See `SessionDB.iter_export`; leave it early inside ``contextlib.aclosing``."""
         return self._iterate(
-            self._db.iter_export, source, since=since, until=until, title=title, scope=scope
+            self._db.iter_export,
+            source,
+            since=since,
+            until=until,
+            title=title,
+            tags=tags,
+            exclude_tags=exclude_tags,
+            metadata=metadata,
+            workspace=workspace,
+            scope=scope,
         )
 
     async def import_sessions(

@@ -315,7 +315,7 @@ class SessionDB:
         exclude_tags: Sequence[str],
         metadata: Mapping[str, Any] | None,
         workspace: str | None,
-        scope: Scope,
+        scope: Scope = OWNER,
     ) -> LabelFilter | None:
         if not (tags or exclude_tags or metadata or workspace):
             return None
@@ -1692,10 +1692,16 @@ class SessionDB:
         self,
         older_than_days: float | None = 90,
         source: str | None = None,
+        *,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         **filters: Unpack[PruneFilters],
     ) -> list[SessionSummary]:
         """Return what `prune_sessions` would delete, oldest activity first."""
-        return self._deletion.candidates(older_than_days, source, filters)
+        labels = self._label_filter(tags, exclude_tags, metadata, workspace)
+        return self._deletion.candidates(older_than_days, source, filters, labels)
 
     def prune_sessions(
         self,
@@ -1703,6 +1709,10 @@ class SessionDB:
         source: str | None = None,
         sessions_dir: str | Path | None = None,
         *,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         on_progress: Callable[[int], None] | None = None,
         **filters: Unpack[PruneFilters],
     ) -> int:
@@ -1710,12 +1720,16 @@ class SessionDB:
         sessions went. A conversation goes as a whole or, with a live, pinned or held member, not at
         all. The write lock is held for short steps only.
 
-        *filters* are those of `PruneFilters`: a conversation goes if all its threads match.
+        With a source or labels, all its sessions but subagents must have them. *filters* are those
+        of `PruneFilters`: a conversation goes if all its threads match.
 
         Raises:
             TypeError: there is no such filter.
         """
-        gone = self._deletion.prune(older_than_days, source, sessions_dir, on_progress, filters)
+        labels = self._label_filter(tags, exclude_tags, metadata, workspace)
+        gone = self._deletion.prune(
+            older_than_days, source, sessions_dir, on_progress, filters, labels
+        )
         self._noticed(gone)
         return gone
 
@@ -1827,14 +1841,19 @@ class SessionDB:
         since: float | None = None,
         until: float | None = None,
         title: str | None = None,
+        tags: Sequence[str] = (),
+        exclude_tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         scope: Scope = OWNER,
     ) -> Iterator[ExportedSession]:
         """Yield what `export_all` returns, one session at a time, of one consistent state; only
-        those last active from *since* on, before *until*, and with *title* in their title, case
-        ignored.
+        those last active from *since* on, before *until*, with *title* in their title, case
+        ignored, and with the labels and workspace, as for `list_sessions_rich`.
         """
+        labels = self._label_filter(tags, exclude_tags, metadata, workspace, scope)
         return self._export_import.iter_export(
-            source, since=since, until=until, title=title, scope=scope
+            source, since=since, until=until, title=title, labels=labels, scope=scope
         )
 
     def import_sessions(

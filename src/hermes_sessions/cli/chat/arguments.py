@@ -24,7 +24,7 @@ _VALUED: Final = {
     "--base-url": "--base-url",
 }
 #: Options that only a chat has.
-_FLAGS: Final = ("--incognito",)
+_FLAGS: Final = ("--incognito", "--here")
 #: Top-level options, which may stand before a command.
 _GLOBAL: Final = ("--plain",)
 

@@ -14,6 +14,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console
+from hermes_sessions.cli.selection import workspace_here
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.errors import InvalidInput, NotFound, StoreError
@@ -88,6 +89,9 @@ def raise_on_termination() -> Iterator[None]:
     metavar="SESSION",
     help="Continue this session: an id, the start of one, or a title.",
 )
+@click.option(
+    "--here", is_flag=True, help="With -c: continue the latest session of this directory's project."
+)
 @click.option("-m", "--model", metavar="NAME", help="The model to use.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--incognito", is_flag=True, help="Store nothing; the chat is gone when you leave.")
@@ -98,6 +102,7 @@ def chat(
     query: str | None,
     continued: str | None,
     resumed: str | None,
+    here: bool,
     model: str | None,
     base_url: str | None,
     incognito: bool,
@@ -120,13 +125,15 @@ def chat(
         raise click.UsageError("--json is for one question: hermes chat --json -q 'Why?'")
     if incognito and (continued is not None or resumed is not None):
         raise click.UsageError("--incognito starts a new chat; it cannot continue a stored one.")
+    if here and (continued is None or continued.strip()):
+        raise click.UsageError("--here continues the latest session of a project: hermes -c --here")
     settings = load_settings()
     chosen = choose_model(settings.model, base_url=base_url, model=model, environ=console.environ)
     question = sys.stdin.read() if query is None and not is_conversation else query
     if question is not None and not question.strip():
         raise InvalidInput("The question is empty. Example: hermes chat -q 'Why?'")
     with _open_store(console, is_conversation=is_conversation, incognito=incognito) as db:
-        session_id = _session_to_continue(db, continued, resumed)
+        session_id = _session_to_continue(db, continued, resumed, here=here)
         if chosen.is_local:
             from hermes_sessions.agent.clients import local_model
 
@@ -180,7 +187,9 @@ def _open_store(console: Console, *, is_conversation: bool, incognito: bool) -> 
         raise
 
 
-def _session_to_continue(db: SessionDB, continued: str | None, resumed: str | None) -> str | None:
+def _session_to_continue(
+    db: SessionDB, continued: str | None, resumed: str | None, *, here: bool
+) -> str | None:
     """Return the session to continue, None to start a new one.
 
     Raises:
@@ -194,8 +203,12 @@ def _session_to_continue(db: SessionDB, continued: str | None, resumed: str | No
     elif resumed is not None:
         raise click.UsageError("--resume needs a session: an id, the start of one, or a title.")
     else:
-        latest = db.list_sessions_rich(source="cli", limit=1, include_archived=True)
+        workspace = workspace_here(db) if here else None
+        latest = db.list_sessions_rich(
+            source="cli", limit=1, include_archived=True, workspace=workspace
+        )
         if not latest:
-            raise NotFound("There is no session to continue yet. Start one: hermes")
+            place = " in this project" if here else ""
+            raise NotFound(f"There is no session to continue{place} yet. Start one: hermes")
         session_id = latest[0]["id"]
     return db.resolve_resume_session_id(session_id)

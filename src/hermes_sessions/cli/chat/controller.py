@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.agent.chat import Chat, Origin
@@ -75,7 +76,8 @@ class ChatController:
         # The small local model calls no tools and needs a short prompt.
         tools = ToolRegistry() if chosen.is_local else default_tools()
         prompt = _PROMPT if chosen.is_local else f"{_PROMPT} {SYSTEM_PROMPT_SENTENCE}"
-        origin = Origin("cli", system_prompt=prompt, holder=_this_chat())
+        directory = None if is_incognito else _working_directory()
+        origin = Origin("cli", system_prompt=prompt, holder=_this_chat(), cwd=directory)
         self.outage = (
             IncognitoOutageHandler(console)
             if is_incognito
@@ -284,6 +286,14 @@ class ChatController:
     def _finish(self) -> None:
         if self._titling is not None:
             self._titling.join(_TITLE_SECONDS)
+
+
+def _working_directory() -> str | None:
+    """Return the directory of this chat; None if it was deleted."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
 
 
 def _this_chat() -> str:

@@ -47,6 +47,12 @@ SESSION_KEYS = (
     "conversation_id",
     "archived_at",
     "pinned_at",
+    "tags",
+    "metadata",
+    "workspace_id",
+    "cwd",
+    "git_branch",
+    "git_repo_root",
 )
 MESSAGE_KEYS = (
     "id",

@@ -28,6 +28,7 @@ _FILTERS = {
     "users": "user",
     "sessions": "session",
     "titles": "title",
+    "workspaces": "workspace",
     "conversations": "conversation",
     "after": "since",
     "before": "until",

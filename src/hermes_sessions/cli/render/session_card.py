@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,17 +30,18 @@ def session_card(
     *,
     conversation: Sequence[Record],
     usage: Sequence[Record] = (),
+    workspace: str | None = None,
     now: float,
     style: Style,
 ) -> list[str]:
     """Return the details of *session*.
 
     *conversation* are all sessions of its conversation, *usage* its tokens and cost by model and
-    task.
+    task, *workspace* the name of its workspace.
     """
     lines: list[str] = []
     room = None if style.width is None else max(style.width - _LABEL_WIDTH, 16)
-    for label, value in _facts(session, conversation, usage, now, style):
+    for label, value in _facts(session, conversation, usage, workspace, now, style):
         # Ids are never wrapped, so that they can be copied.
         pieces = wrap(value, room) if room and label not in _IDS else [value]
         lines.append(style.dim(f"{label + ':':<{_LABEL_WIDTH}}") + pieces[0])
@@ -51,6 +53,7 @@ def _facts(
     session: Record,
     conversation: Sequence[Record],
     usage: Sequence[Record],
+    workspace: str | None,
     now: float,
     style: Style,
 ) -> Iterator[tuple[str, str]]:
@@ -76,6 +79,15 @@ def _facts(
         yield "Archived", moment(session["archived_at"], now)
     if session.get("pinned_at"):
         yield "Pinned", moment(session["pinned_at"], now)
+    if session.get("tags"):
+        yield "Tags", ", ".join(map(one_line, session["tags"]))
+    if session.get("metadata"):
+        yield "Metadata", ", ".join(_metadata(session["metadata"]))
+    if session.get("cwd"):
+        branch = f" ({one_line(session['git_branch'])})" if session.get("git_branch") else ""
+        yield "Directory", one_line(session["cwd"]) + branch
+    if workspace:
+        yield "Workspace", one_line(workspace)
     yield from _family(session, conversation)
 
 
@@ -91,6 +103,12 @@ def _messages(session: Record, style: Style) -> str:
     if session.get("api_call_count"):
         parts.append(counted(session["api_call_count"], "model call"))
     return style.separator.join(parts)
+
+
+def _metadata(metadata: Record) -> Iterator[str]:
+    for key, value in metadata.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield f"{one_line(key)}={one_line(text)}"
 
 
 def _tokens(session: Record) -> str:

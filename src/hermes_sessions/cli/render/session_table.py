@@ -24,6 +24,8 @@ _PREVIEW, _PREVIEW_AT_LEAST, _PREVIEW_AT_MOST = 42, 18, 65
 _PREVIEW_ALONE = 50
 _WHEN = 13
 _SOURCE_AT_LEAST = 6
+_LABEL_AT_MOST = 28
+NO_LABELS: Mapping[str, Sequence[str]] = {}
 _RULE_WITH_TITLES, _RULE_WITHOUT_TITLES = 110, 95
 
 
@@ -52,9 +54,18 @@ class _Entry(NamedTuple):
 
 
 def session_table(
-    sessions: Sequence[Record], *, now: float, style: Style, when: When = LAST_ACTIVE
+    sessions: Sequence[Record],
+    *,
+    now: float,
+    style: Style,
+    when: When = LAST_ACTIVE,
+    labels: Mapping[str, Sequence[str]] = NO_LABELS,
 ) -> list[str]:
-    """Return the lines of the table; *sessions* must not be empty."""
+    """Return the lines of the table; *sessions* must not be empty.
+
+    *labels* are more columns, by heading, one text for each session. They are shown before the id
+    if the window is wide enough.
+    """
     entries = [
         _Entry(
             mark=f"{style.pin} " if session.get("pinned_at") else "",
@@ -67,7 +78,9 @@ def session_table(
         for session in sessions
     ]
     titled = any(entry.title for entry in entries)
-    widths = (_widths_with_titles if titled else _widths_without_titles)(entries, style.width)
+    more = _label_columns(labels, entries, style.width)
+    room = None if style.width is None else style.width - sum(more.values())
+    widths = (_widths_with_titles if titled else _widths_without_titles)(entries, room)
     if widths is None:
         return _stacked(entries, style)
     if titled:
@@ -81,6 +94,10 @@ def session_table(
     else:
         headings = ["Preview", when.heading, "Src", "ID"]
         rows = [[e.mark + (e.preview or style.nothing), e.when, e.source, e.id] for e in entries]
+    widths[-1:-1] = more.values()
+    headings[-1:-1] = more
+    for number, row in enumerate(rows):
+        row[-1:-1] = [one_line(labels[heading][number]) for heading in more]
     rule = sum(widths)
     if style.width is None:
         rule = max(rule, _RULE_WITH_TITLES if titled else _RULE_WITHOUT_TITLES)
@@ -89,6 +106,20 @@ def session_table(
         style.dim(style.line * rule),
         *(_line(row, widths, style) for row in rows),
     ]
+
+
+def _label_columns(
+    labels: Mapping[str, Sequence[str]], entries: Sequence[_Entry], available: int | None
+) -> dict[str, int]:
+    """Return the width of each column of labels; none if there is no room for all of them."""
+    widths = {
+        heading: min(_longest([heading, *map(one_line, texts)]), _LABEL_AT_MOST)
+        for heading, texts in labels.items()
+    }
+    needed = _TITLE_AT_LEAST + _PREVIEW_AT_LEAST + _WHEN + _SOURCE_AT_LEAST + _id_width(entries)
+    if available is not None and available < needed + sum(widths.values()):
+        return {}
+    return widths
 
 
 def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> list[int] | None:

@@ -110,10 +110,17 @@ _CLASSES = {
 }
 
 
-def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
+def statistics(
+    stats: Mapping[str, Any],
+    index: Mapping[str, Any],
+    *,
+    tags: Mapping[str, int],
+    workspaces: int,
+) -> list[str]:
     """Return the counts of `SessionDB.get_stats` as lines.
 
-    *index* is the result of `SessionDB.search_index_status`.
+    *index* is the result of `SessionDB.search_index_status`, *tags* that of `SessionDB.list_tags`;
+    *workspaces* says how many there are.
     """
     lines = [
         f"Total sessions: {stats['sessions']}",
@@ -127,6 +134,12 @@ def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
         lines.append(f"Archived: {counted(stats['archived'], 'session')}")
     if stats["trashed"]:
         lines.append(f"In the trash: {counted(stats['trashed'], 'session')}")
+    if workspaces:
+        lines.append(f"Workspaces: {workspaces}")
+    if tags:
+        shown = [f"{one_line(tag)} {number}" for tag, number in list(tags.items())[:_LISTED]]
+        others = [f"{len(tags) - _LISTED} others"] if len(tags) > _LISTED else []
+        lines.append(f"Tags: {', '.join([*shown, *others])}")
     lines.append(f"Database size: {size(stats['size_bytes'])}")
     lines.append(f"Search index: {_state(index)}")
     return lines

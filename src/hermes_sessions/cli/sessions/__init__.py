@@ -19,6 +19,7 @@ COMMANDS = {
     ),
     "search": LazyCommand(f"{_HERE}.search:search", "Search messages."),
     "rename": LazyCommand(f"{_HERE}.rename:rename", "Set or clear the title of a session."),
+    "tag": LazyCommand(f"{_HERE}.tag:tag", "Add and remove tags of a session."),
     "delete": LazyCommand(f"{_HERE}.delete:delete", "Move sessions to the trash."),
     "restore": LazyCommand(f"{_HERE}.restore:restore", "Restore sessions from the trash."),
     "trash": LazyCommand(f"{_HERE}.trash:trash", "List or empty the trash."),

@@ -25,6 +25,7 @@ from hermes_sessions.cli.render.shell_commands import resume_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap
 from hermes_sessions.cli.render.transcript import message_lines
+from hermes_sessions.cli.selection import SelectionOptions, selection_options
 from hermes_sessions.cli.sessions.browse_picker import Picker, Row, rows_for
 from hermes_sessions.cli.sessions.list import HIDDEN_SOURCES
 from hermes_sessions.cli.store import open_for_searching
@@ -43,8 +44,9 @@ class BrowseError(HermesSessionsError):
 
 @click.command(short_help="Search sessions as you type, and resume one.")
 @source_option
+@selection_options
 @pass_console
-def browse(console: Console, *, source: str | None) -> None:
+def browse(console: Console, *, source: str | None, selection: SelectionOptions) -> None:
     """Search sessions as you type, preview them, and resume one.
 
     Typing searches titles and messages. Up and Down move; Enter resumes the session, or with
@@ -62,7 +64,10 @@ def browse(console: Console, *, source: str | None) -> None:
             "it: pip install 'hermes-sessions[chat]'"
         ) from error
     with open_for_searching(console) as db:
-        picker = Picker(partial(rows_for, db, source=source, hidden=HIDDEN_SOURCES))
+        selected = selection.read(db)
+        picker = Picker(
+            partial(rows_for, db, source=source, hidden=HIDDEN_SOURCES, selection=selected)
+        )
         colour = console.style.colour
         chosen = pick(picker, Screen(console, db, picker).draw, colour=colour)
     if chosen is None:

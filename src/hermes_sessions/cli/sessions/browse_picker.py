@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from hermes_sessions.cli.selection import EVERYTHING, Selection
 from hermes_sessions.cli.session_lookup import preview_of_session
 from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -33,14 +34,25 @@ class Row(NamedTuple):
     hit: Hit | None = None
 
 
-def rows_for(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]) -> Iterator[Row]:
+def rows_for(
+    db: SessionDB,
+    text: str,
+    source: str | None,
+    hidden: Sequence[str],
+    selection: Selection = EVERYTHING,
+) -> Iterator[Row]:
     """Yield the sessions that match *text*, best first, or all, most recently active first.
 
     Sessions whose title or id starts with the text come first, then those found by a search for its
-    words; the last word may be incomplete. Sources in *hidden* are skipped unless *source* is one.
+    words; the last word may be incomplete. Sources in *hidden* are skipped unless *source* is one,
+    and sessions that *selection* does not select.
     """
     wanted = text.strip()
-    found = _found(db, wanted, source, hidden) if wanted else _latest(db, source, hidden)
+    found = (
+        _found(db, wanted, source, hidden, selection)
+        if wanted
+        else _latest(db, source, hidden, selection)
+    )
     seen: set[str] = set()
     for row in found:
         # A session that is used while we read may appear on two pages.
@@ -49,7 +61,9 @@ def rows_for(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]
             yield row
 
 
-def _latest(db: SessionDB, source: str | None, hidden: Sequence[str]) -> Iterator[Row]:
+def _latest(
+    db: SessionDB, source: str | None, hidden: Sequence[str], selection: Selection
+) -> Iterator[Row]:
     offset = 0
     while page := db.list_sessions_rich(
         source=source,
@@ -57,21 +71,31 @@ def _latest(db: SessionDB, source: str | None, hidden: Sequence[str]) -> Iterato
         limit=_PAGE,
         offset=offset,
         compact_rows=True,
+        **selection.parameters(),
     ):
         yield from map(_row, page)
         offset += len(page)
 
 
-def _found(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]) -> Iterator[Row]:
+def _found(
+    db: SessionDB,
+    text: str,
+    source: str | None,
+    hidden: Sequence[str],
+    selection: Selection,
+) -> Iterator[Row]:
     named = [session_id for _, session_id in db.find_session_titles(text, limit=_BY_NAME)]
     if len(text) >= _ID_AT_LEAST:
         named += db.find_session_ids(text, limit=_BY_NAME)
-    for session_id in named:
+    # A selection is searched as a whole: names of other sessions are not of interest.
+    for session_id in named if selection == EVERYTHING else ():
         session = db.get_session(session_id)
         if session is not None and _is_shown(session["source"], source, hidden):
             yield _row({**session, "preview": preview_of_session(db, session_id)})
-    conditions = SearchConditions(
-        sources=(source,) if source else None, exclude_sources=() if source else tuple(hidden)
+    conditions = selection.narrowed(
+        SearchConditions(
+            sources=(source,) if source else None, exclude_sources=() if source else tuple(hidden)
+        )
     )
     # The last word may still be incomplete.
     query = f"{text}*" if text[-1].isalnum() else text

@@ -13,6 +13,7 @@ from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, atomic_write
 from hermes_sessions.cli.options import pass_console, source_option, time_span
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.selection import Selection, SelectionOptions, selection_options
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.sessions.export_formats import FORMS, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store, open_for_reading, open_for_searching
@@ -79,6 +80,7 @@ class _Tally:
     help="Only this session: an id, its beginning, or a title. Can be repeated.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@selection_options
 @pass_console
 def export(
     console: Console,
@@ -89,6 +91,7 @@ def export(
     query: str | None,
     references: tuple[str, ...],
     force: bool,
+    selection: SelectionOptions,
     **filters: Any,
 ) -> None:
     """Export sessions with all their messages to FILE.
@@ -99,6 +102,8 @@ def export(
     """
     limits = {"query": query, **filters}
     given = next((name for name, value in limits.items() if value), None)
+    if given is None and selection:
+        given = selection.given()
     if given and references:
         raise click.UsageError(
             f"--{given} and --session-id cannot be combined.", click.get_current_context()
@@ -110,9 +115,9 @@ def export(
         ids = [find_session(db, reference)["id"] for reference in references]
         ids = list(dict.fromkeys(ids))
         if query is not None:
-            ids = _found(console, db, query, filters)
+            ids = _found(console, db, query, filters, selection.read(db))
         total = len(ids) or db.session_count(filters["source"], include_archived=True)
-        records = _named(db, ids) if ids else _filtered(console, db, filters)
+        records = _named(db, ids) if ids else _filtered(console, db, filters, selection.read(db))
         with (
             atomic_write(target, replace=force) as file,
             console.progress("Exporting", total) as progress,
@@ -134,7 +139,7 @@ def _redactor() -> Redactor:
 
 
 def _filtered(
-    console: Console, db: SessionDB, filters: dict[str, Any]
+    console: Console, db: SessionDB, filters: dict[str, Any], selection: Selection
 ) -> Generator[Record, None, None]:
     after, before = time_span(console, filters["since"], filters["until"])
     yield from db.iter_export(
@@ -143,10 +148,13 @@ def _filtered(
         until=before,
         title=filters["title"],
         scope=Scope(user_id=filters["user"]),
+        **selection.parameters(),
     )
 
 
-def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any]) -> list[str]:
+def _found(
+    console: Console, db: SessionDB, query: str, filters: dict[str, Any], selection: Selection
+) -> list[str]:
     """Return the sessions that match the query, newest first.
 
     Raises:
@@ -162,6 +170,7 @@ def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any])
         after=after,
         before=before,
     )
+    conditions = selection.narrowed(conditions)
     found: dict[str, str] = {}
     cursor: str | None = None
     while True:

@@ -8,6 +8,11 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import QuickCommand
 from hermes_sessions.cli.options import pass_console, source_option, time_span, whole_number
 from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, session_table
+from hermes_sessions.cli.selection import (
+    SelectionOptions,
+    columns_of_labels,
+    selection_options,
+)
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.model.scope import Scope
 
@@ -36,6 +41,7 @@ _ALL = -1
 @click.option(
     "--children", is_flag=True, help="Also show subagents and earlier parts of conversations."
 )
+@selection_options
 @pass_console
 def list_sessions(
     console: Console,
@@ -50,6 +56,7 @@ def list_sessions(
     archived: bool,
     pinned: bool,
     children: bool,
+    selection: SelectionOptions,
 ) -> None:
     """List sessions, most recently active first.
 
@@ -70,7 +77,9 @@ def list_sessions(
             until=before,
             scope=Scope(user_id=user),
             compact_rows=True,
+            **selection.read(db).parameters(),
         )
+        labels = columns_of_labels(db, found)
     if console.as_json:
         from hermes_sessions.cli.render.json_output import sessions_document
 
@@ -79,4 +88,5 @@ def list_sessions(
         console.print("No sessions found.")
     else:
         when = STARTED if by_start else LAST_ACTIVE
-        console.print(session_table(found, now=console.clock(), style=console.style, when=when))
+        now, style = console.clock(), console.style
+        console.print(session_table(found, now=now, style=style, when=when, labels=labels))

@@ -16,6 +16,7 @@ from hermes_sessions.cli.options import (
     yes_option,
 )
 from hermes_sessions.cli.render.humanize import date
+from hermes_sessions.cli.selection import SelectionOptions, selection_options
 from hermes_sessions.cli.sessions.delete import (
     confirm_removal,
     dry_run_option,
@@ -47,6 +48,7 @@ _BATCH = 100
 @dry_run_option
 @purge_option
 @yes_option
+@selection_options
 @pass_console
 def prune(
     console: Console,
@@ -56,15 +58,22 @@ def prune(
     dry_run: bool,
     purge: bool,
     yes: bool,
+    selection: SelectionOptions,
 ) -> None:
     """Move old conversations to the trash, after a confirmation.
 
     A conversation is pruned as a whole, once all its sessions have ended, none was active
-    recently, and none is pinned.
+    recently, and none is pinned. With a tag, metadata or a workspace, all its sessions but
+    subagents must have it.
     """
     opened = open_for_reading if dry_run else open_for_writing
     with opened(console) as db:
-        old = db.list_prune_candidates(older_than, source)
+        rule: Record = {
+            "older_than_days": older_than,
+            "source": source,
+            **selection.read(db).parameters(),
+        }
+        old = db.list_prune_candidates(**rule)
         if not old and not console.as_json:
             console.print(f"Nothing to prune: {_rule(older_than)}.")
             return
@@ -74,9 +83,9 @@ def prune(
         if old and not yes:
             confirm_removal(console, measured(db, old, _reason), purge=purge)
         if purge:
-            removed, messages = _purge(console, db, old, older_than, source)
+            removed, messages = _purge(console, db, old, rule)
         else:
-            removed, messages = _move_to_trash(console, db, old, older_than, source)
+            removed, messages = _move_to_trash(console, db, old, rule)
     report_removal(console, removed, messages, purged=purge, undo=removed)
 
 
@@ -91,11 +100,11 @@ def _reason(session: Record) -> str:
 
 
 def _move_to_trash(
-    console: Console, db: SessionDB, shown: Sequence[Record], older_than: float, source: str | None
+    console: Console, db: SessionDB, shown: Sequence[Record], rule: Record
 ) -> tuple[list[str], int]:
     # A conversation may have been used while the question was on the screen.
     agreed = {session["id"]: session for session in shown}
-    still_old = [s for s in db.list_prune_candidates(older_than, source) if s["id"] in agreed]
+    still_old = [s for s in db.list_prune_candidates(**rule) if s["id"] in agreed]
     moved: list[str] = []
     with console.progress("Pruning", len(still_old)) as progress:
         for batch in _batches(still_old):
@@ -117,9 +126,11 @@ def _batches(sessions: Sequence[Record]) -> Iterator[list[str]]:
 
 
 def _purge(
-    console: Console, db: SessionDB, shown: Sequence[Record], older_than: float, source: str | None
+    console: Console, db: SessionDB, shown: Sequence[Record], rule: Record
 ) -> tuple[list[str], int]:
     with leaving_no_trace(console, db), console.progress("Pruning", len(shown)) as progress:
-        db.prune_sessions(older_than, source, transcripts_directory(), on_progress=progress.advance)
+        db.prune_sessions(
+            **rule, sessions_dir=transcripts_directory(), on_progress=progress.advance
+        )
     gone = [session for session in shown if db.get_session(session["id"]) is None]
     return [s["id"] for s in gone], sum(s["message_count"] or 0 for s in gone)

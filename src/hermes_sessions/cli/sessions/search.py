@@ -12,12 +12,13 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console, time_span, whole_number
 from hermes_sessions.cli.render.search_results import HitContext, hit_lines, search_report_lines
 from hermes_sessions.cli.render.shell_commands import command_line
+from hermes_sessions.cli.selection import SelectionOptions, selection_options
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.storage.search.answer import Hit, SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import SearchConditions
-from hermes_sessions.text.query.parser import FILTER_NAMES
+from hermes_sessions.text.query.parser import filter_name
 
 _NOTHING_FOUND = 1
 _OPERATORS = frozenset({"AND", "OR", "NOT"})
@@ -82,6 +83,7 @@ def _several(name: str, metavar: str, text: str) -> Callable[..., Any]:
     "--cursor", metavar="PLACE", help="Continue after an earlier page; search prints the value."
 )
 @click.option("--exact", is_flag=True, help="Do not relax the query if nothing matches.")
+@selection_options
 @pass_console
 def search(
     console: Console,
@@ -91,6 +93,7 @@ def search(
     limit: int,
     cursor: str | None,
     exact: bool,
+    selection: SelectionOptions,
     **filters: Any,
 ) -> None:
     """Search messages.
@@ -104,13 +107,13 @@ def search(
     exclusions and filters still apply. Exits with 1 if nothing is found.
     """
     text = _as_query(words)
-    if not text.strip() and not any(filters.values()):
+    if not text.strip() and not any(filters.values()) and not selection:
         raise click.UsageError(
             "Nothing to search for. Give some words or a filter.",
             click.get_current_context(),
         )
     with open_for_searching(console) as db:
-        conditions = _conditions(console, db, filters)
+        conditions = selection.read(db).narrowed(_conditions(console, db, filters))
         answer = db.search(
             text,
             conditions=conditions,
@@ -146,7 +149,7 @@ def _kept_together(word: str) -> str:
     if _OPERATORS.intersection(word.split()):
         return f"({word})"
     name, colon, value = word.partition(":")
-    if colon and value.strip() and name.lower().lstrip("-") in FILTER_NAMES:
+    if colon and value.strip() and filter_name(name.lstrip("-")) is not None:
         return f'{name}:"{value}"'
     sign = word[0] if word[0] in "+-" else ""
     return f'{sign}"{word.removeprefix(sign)}"'

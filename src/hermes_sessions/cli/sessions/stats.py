@@ -43,6 +43,7 @@ def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool
     with open_for_reading(console) as db:
         counted = db.get_stats()
         index = db.search_index_status()
+        tags, workspaces = db.list_tags(), len(db.list_workspaces())
         measured = db.get_sizes() if sizes else None
         taken = db.get_space(within=None if full else SECONDS) if space else None
         used = used_by_all(db.get_insights(0)) if usage else None
@@ -53,9 +54,10 @@ def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool
             more["space"] = taken
         if used is not None:
             more["usage"] = used
-        console.print_json({**counted, "search_index": state, **more})
+        labels = {"tags": tags, "workspaces": workspaces}
+        console.print_json({**counted, "search_index": state, **labels, **more})
     else:
-        console.print(statistics(counted, index))
+        console.print(statistics(counted, index, tags=tags, workspaces=workspaces))
         if measured:
             console.print(sizes_lines(measured))
         if taken:

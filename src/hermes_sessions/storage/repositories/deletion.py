@@ -54,6 +54,7 @@ from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import MaintenanceReport, SessionSummary
+    from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
 logger = Logger(__name__)
 
@@ -122,7 +123,11 @@ class Deletion:
         return len(purged)
 
     def candidates(
-        self, older_than_days: float | None, source: str | None, filters: Mapping[str, Any]
+        self,
+        older_than_days: float | None,
+        source: str | None,
+        filters: Mapping[str, Any],
+        labels: LabelFilter | None = None,
     ) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
         wanted = checked_filters(filters)
@@ -131,7 +136,7 @@ class Deletion:
         records: list[Record] = []
         settle_first(self._store, limit=None)
         with self._store.provider.read() as tx:
-            for conversation_id in self._finished(tx, cutoff, source, wanted):
+            for conversation_id in self._finished(tx, cutoff, source, wanted, labels):
                 rows = tx.all(
                     f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
                     f"AND {VISIBLE} ORDER BY started_at, id",
@@ -147,6 +152,7 @@ class Deletion:
         sessions_dir: str | Path | None,
         on_progress: Progress | None,
         filters: Mapping[str, Any],
+        labels: LabelFilter | None = None,
     ) -> int:
         """See `SessionDB.prune_sessions`."""
         wanted = checked_filters(filters)
@@ -154,7 +160,7 @@ class Deletion:
         if not self._store.provider.read_only:
             settle(self._store)
         with self._store.provider.read() as tx:
-            waiting = self._finished(tx, cutoff, source, wanted)[::-1]
+            waiting = self._finished(tx, cutoff, source, wanted, labels)[::-1]
         self.finish_pending_deletions()
         pruned = 0
         while waiting:
@@ -222,14 +228,22 @@ class Deletion:
             return 0
 
     def _finished(
-        self, tx: ReadTransaction, cutoff: float, source: str | None, wanted: PruneFilters
+        self,
+        tx: ReadTransaction,
+        cutoff: float,
+        source: str | None,
+        wanted: PruneFilters,
+        labels: LabelFilter | None = None,
     ) -> list[str]:
         held = leased_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
         if not self._store.provider.read_only:
             # A session that another program changed may be newer than its stale columns say.
             held |= unsettled_conversations(tx)
-        free = [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
+        selected = [] if labels is None else labels.conditions(str, self._store.provider.dialect)
+        if source:
+            selected.append(("source = ?", (source,)))
+        free = [c for c in _finished_conversations(tx, cutoff, selected) if c not in held]
         if not wanted:
             return free
         return [c for c in free if conversation_matches(members_of(tx, c), wanted)]
@@ -307,17 +321,16 @@ def _prune_step(
     return gone
 
 
-def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+def _finished_conversations(
+    tx: ReadTransaction, cutoff: float, selected: Iterable[tuple[str, tuple[Any, ...]]]
+) -> list[str]:
     """Return the conversations without a pin whose members have all ended and were last active by
-    *cutoff*, oldest first. With *source*, all members but subagents must come from it.
+    *cutoff*, oldest first. All members but subagents must satisfy the conditions of *selected*.
     """
     condition, params = "", list[object]()
-    if source:
-        condition = (
-            "AND SUM(CASE WHEN source <> ? AND (edge_kind IS NULL OR edge_kind <> ?) "
-            "THEN 1 ELSE 0 END) = 0 "
-        )
-        params = [source, SUBAGENT]
+    for one, values in selected:
+        condition += f"AND SUM(CASE WHEN {one} THEN 0 WHEN edge_kind = ? THEN 0 ELSE 1 END) = 0 "
+        params += [*values, SUBAGENT]
     rows = tx.all(
         f"SELECT conversation_id FROM sessions WHERE {VISIBLE} GROUP BY conversation_id "
         f"HAVING SUM(CASE WHEN ended_at IS NULL OR pinned_at IS NOT NULL THEN 1 ELSE 0 END) = 0 "

@@ -26,14 +26,9 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.repositories.lineage import (
-    THREAD_COLUMNS,
-    Tie,
-    join_families,
-    place_family,
-)
+from hermes_sessions.storage.repositories.lineage import Tie, join_families, place_family
 from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
-from hermes_sessions.storage.repositories.rows import names
+from hermes_sessions.storage.repositories.rows import THREAD_COLUMNS, names
 from hermes_sessions.storage.store_context import StoreContext
 
 logger = Logger(__name__)

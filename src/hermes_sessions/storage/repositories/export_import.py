@@ -34,6 +34,7 @@ from hermes_sessions.storage.tables import MESSAGES, REWINDS, names_of
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import ExportedSession, ImportReport
+    from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
 _SELECT_SESSIONS: Final = f"SELECT {names(EXPORTED_SESSION_COLUMNS)} FROM sessions"
 _SELECT_MESSAGES: Final = (
@@ -75,6 +76,7 @@ class ExportImport:
         since: float | None = None,
         until: float | None = None,
         title: str | None = None,
+        labels: LabelFilter | None = None,
         scope: Scope = OWNER,
     ) -> Iterator[ExportedSession]:
         """See `SessionDB.iter_export`; keeps one session in memory at a time."""
@@ -88,6 +90,10 @@ class ExportImport:
             if value is not None:
                 where.append(condition)
                 params.append(value)
+        if labels is not None:
+            for condition, values in labels.conditions(str, self._store.provider.dialect):
+                where.append(condition)
+                params.extend(values)
         with settled_read(self._store) as tx:
             for row in tx.stream(
                 f"{_SELECT_SESSIONS} WHERE {' AND '.join(where)} {_NEWEST_FIRST}", params

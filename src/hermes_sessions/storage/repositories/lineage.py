@@ -29,10 +29,6 @@ from hermes_sessions.storage.store_context import StoreContext
 if TYPE_CHECKING:
     from hermes_sessions.storage.records import SessionRecord
 
-#: Where a session works; the children of one person's sessions work there, too.
-PLACE_COLUMNS = ("cwd", "git_branch", "git_repo_root", "workspace_id")
-#: Columns that a continuation by compression has from the session that it continues.
-THREAD_COLUMNS = ("archived_at", "pinned_at", "metadata", "tags", *PLACE_COLUMNS)
 _ORPHAN_AGE_SECONDS = 7 * 86400
 _EDGES_PER_QUERY = 500
 _MOST_HOPS = 32

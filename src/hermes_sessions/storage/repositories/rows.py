@@ -53,6 +53,10 @@ ASSISTANT_FIELDS: Final = [column.name for column in MESSAGES.columns if column.
 #: The columns that store these fields; ``content_type`` is the encoding of the content.
 STORED_FIELDS: Final = [*MESSAGE_FIELDS, "content_type"]
 
+#: Where a session works; the children of one person's sessions work there, too.
+PLACE_COLUMNS: Final = ("cwd", "git_branch", "git_repo_root", "workspace_id")
+#: Columns that a continuation by compression has from the session that it continues.
+THREAD_COLUMNS: Final = ("archived_at", "pinned_at", "metadata", "tags", *PLACE_COLUMNS)
 #: Condition for sessions that are not in the trash.
 VISIBLE: Final = "trashed_at IS NULL"
 

@@ -11,8 +11,8 @@ from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import placeholders
-from hermes_sessions.storage.repositories.lineage import PLACE_COLUMNS
 from hermes_sessions.storage.repositories.rows import (
+    PLACE_COLUMNS,
     SESSION_COLUMNS,
     VISIBLE,
     names,

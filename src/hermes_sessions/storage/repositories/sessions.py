@@ -27,14 +27,11 @@ from hermes_sessions.storage.codec import encode_text, from_json, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session, require_free
-from hermes_sessions.storage.repositories.lineage import (
-    PLACE_COLUMNS,
-    THREAD_COLUMNS,
-    adopt,
-    place_family,
-)
+from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
+    PLACE_COLUMNS,
     SELECT_SESSION,
+    THREAD_COLUMNS,
     VISIBLE,
     names,
     scope_condition,
@@ -153,7 +150,7 @@ class Sessions:
         """Return the place of a directory; None without one, and if the session has one already:
         some programs create their session again before every turn.
         """
-        if cwd is None:
+        if not cwd:
             return None
         if session_id is not None:
             with self._store.provider.read() as tx:
@@ -487,7 +484,7 @@ def _config_text(model_config: Mapping[str, Any] | None) -> str | None:
 def _located(
     tx: WriteTransaction, cwd: str | PathLike[str] | None, place: Place | None, now: float
 ) -> dict[str, str | None]:
-    if place is None or cwd is None:
+    if place is None or not cwd:
         return {}
     from hermes_sessions.storage.repositories.workspaces import workspace_of
 

@@ -154,6 +154,24 @@ class TestLabels:
         with pytest.raises(InvalidInput):
             listed(tags=[""])
 
+    def test_exports_and_prunes_select_by_labels(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 118: a conversation is pruned if all its parts but subagents are selected."""
+        db.create_session("a", "cli", tags=["x"], metadata={"k": 1})
+        db.create_session("b", "cli", tags=["x", "keep"])
+        db.create_session("c", "cli", tags=["x"])
+        branch(db, clock, "c", "c2")
+        db.create_session("agent", "cli", parent_session_id="a", edge_kind="subagent")
+        for name in ("a", "b", "c", "c2", "agent"):
+            db.end_session(name, "done")
+        assert {record["id"] for record in db.iter_export(tags=["x"])} == {"a", "b", "c"}
+        assert ids(db.iter_export(metadata={"k": 1})) == ["a"]
+        clock.advance(days=100)
+        options: dict[str, Any] = {"tags": ["x"], "exclude_tags": ["keep"]}
+        assert set(ids(db.list_prune_candidates(**options))) == {"a", "agent"}
+        assert db.list_prune_candidates(workspace="none") == []
+        assert db.prune_sessions(**options) == 2
+        assert set(ids(db.list_sessions_rich())) == {"b", "c", "c2"}
+
     def test_a_search_tells_what_labels_removed(self, db: SessionDB) -> None:
         """Behaviour 118: each tag and each key is counted by itself."""
         db.create_session("a", "cli", tags=["x"], metadata={"k": 1})

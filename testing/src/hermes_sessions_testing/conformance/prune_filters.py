@@ -135,7 +135,7 @@ class TestPruneFilters:
         ended(db, "s")
         for filters in ({}, {"archived": None}):
             with pytest.raises(InvalidInput):
-                db.prune_sessions(None, **filters)
+                db.prune_sessions(None, **filters)  # type: ignore[arg-type]
         assert db.get_session("s")
 
 

@@ -93,7 +93,9 @@ class TestWorkspaces:
         gone = projects[0] / "gone"
         db.create_session("s", "cli", cwd=gone)
         assert at(db, gone)["name"] == "gone"
-        for bad in ("", "a\x00b", b"bytes", 7):
+        db.create_session("none", "cli", cwd="")
+        assert session(db, "none")["workspace_id"] is None
+        for bad in ("a\x00b", b"bytes", 7):
             with pytest.raises(InvalidInput):
                 db.create_session("t", "cli", cwd=bad)  # type: ignore[arg-type]
         assert db.get_session("t") is None
