@@ -73,6 +73,7 @@ def db() -> Any:
         db.trash_sessions(["gone"])
         db.rewind_to_message("s", first)
         db.restore_rewound("s")
+        db.set_state("session", "s", "n", 1)
         yield db
 
 
@@ -93,6 +94,8 @@ RESULTS: dict[str, tuple[type, Callable[[SessionDB], Any]]] = {
     "around": (records.MessageWindow, lambda db: db.get_messages_around("s", 1)),
     "view": (records.AnchoredView, lambda db: db.get_anchored_view("s", 1)),
     "rewind": (records.RewindResult, lambda db: db.rewind_to_message("s", 1)),
+    "get_state": (records.StateDocument, lambda db: db.get_state("session", "s", "n")),
+    "list_state": (records.StateDocument, lambda db: db.list_state("session", "s")),
     "pop_message": (records.MessageRecord, lambda db: db.pop_message("s")),
     "replace_suffix": (
         records.SuffixReplacement,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         SessionRecord,
         SessionSummary,
         SpaceReport,
+        StateDocument,
         StoreSizes,
         StoreStats,
         SuffixReplacement,
@@ -1501,6 +1502,56 @@ class AsyncSessionDB(AsyncHandle):
     async def sweep_blobs(self) -> BlobSweep:
         """See `SessionDB.sweep_blobs`."""
         return await self._call(self._db.sweep_blobs)
+
+    # ── state of frameworks ───────────────────────────────────────────────────────────────────
+
+    async def get_state(self, scope: str, owner: str, name: str) -> StateDocument | None:
+        """See `SessionDB.get_state`."""
+        return await self._call(self._db.get_state, scope, owner, name)
+
+    async def list_state(self, scope: str, owner: str, *, prefix: str = "") -> list[StateDocument]:
+        """See `SessionDB.list_state`."""
+        return await self._call(self._db.list_state, scope, owner, prefix=prefix)
+
+    async def set_state(
+        self,
+        scope: str,
+        owner: str,
+        name: str,
+        value: Any,
+        *,
+        expected_revision: int | None = None,
+        fence: int | None = None,
+    ) -> int:
+        """See `SessionDB.set_state`."""
+        return await self._call(
+            self._db.set_state,
+            scope,
+            owner,
+            name,
+            value,
+            expected_revision=expected_revision,
+            fence=fence,
+        )
+
+    async def delete_state(
+        self,
+        scope: str,
+        owner: str,
+        name: str,
+        *,
+        expected_revision: int | None = None,
+        fence: int | None = None,
+    ) -> bool:
+        """See `SessionDB.delete_state`."""
+        return await self._call(
+            self._db.delete_state,
+            scope,
+            owner,
+            name,
+            expected_revision=expected_revision,
+            fence=fence,
+        )
 
     # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
 

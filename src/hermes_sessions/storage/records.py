@@ -199,6 +199,19 @@ class RewindResult(TypedDict):
     new_head_id: int | None
 
 
+class StateDocument(TypedDict):
+    """A JSON value that a framework keeps for a session, a user or an app."""
+
+    scope: Literal["session", "user", "app"]
+    #: The id of that session, user or app.
+    owner: str
+    name: str
+    #: The value, as it was given.
+    value: Any
+    revision: int
+    updated_at: float
+
+
 class SuffixReplacement(TypedDict):
     """What replacing the end of a transcript did."""
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         SessionRecord,
         SessionSummary,
         SpaceReport,
+        StateDocument,
         StoreSizes,
         StoreStats,
         SuffixReplacement,
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.session_lists import SessionLists
     from hermes_sessions.storage.repositories.sessions import Sessions
     from hermes_sessions.storage.repositories.sizes import Sizes
+    from hermes_sessions.storage.repositories.state_documents import StateDocuments
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.topics import Topics
     from hermes_sessions.storage.repositories.transcript_tail import TranscriptTail
@@ -162,6 +164,9 @@ class SessionDB:
     _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
     _topics: LazyRepository[Topics] = LazyRepository("topics", "Topics")
     _blobs: LazyRepository[Blobs] = LazyRepository("blobs", "Blobs")
+    _state_documents: LazyRepository[StateDocuments] = LazyRepository(
+        "state_documents", "StateDocuments"
+    )
     _meta: LazyRepository[Meta] = LazyRepository("meta", "Meta")
     _export_import: LazyRepository[ExportImport] = LazyRepository("export_import", "ExportImport")
 
@@ -2009,6 +2014,67 @@ class SessionDB:
         were ``removed``, and their ``bytes``.
         """
         return self._blobs.sweep()
+
+    # ── state of frameworks ───────────────────────────────────────────────────────────────────
+
+    def get_state(self, scope: str, owner: str, name: str) -> StateDocument | None:
+        """Return a state document, or None: ``value``, deep-equal to what was stored, and its
+        ``revision``.
+
+        *scope* says what *owner* is the id of: ``session``, ``user`` or ``app``.
+
+        Raises:
+            InvalidInput: another scope, or an id or name that cannot be stored.
+        """
+        return self._state_documents.find(scope, owner, name)
+
+    def list_state(self, scope: str, owner: str, *, prefix: str = "") -> list[StateDocument]:
+        """Return the state documents of a session, user or app whose names begin with *prefix*, by
+        name.
+        """
+        return self._state_documents.list(scope, owner, prefix)
+
+    def set_state(
+        self,
+        scope: str,
+        owner: str,
+        name: str,
+        value: Any,
+        *,
+        expected_revision: int | None = None,
+        fence: int | None = None,
+    ) -> int:
+        """Store any JSON value as a state document and return its revision, 1 for a new one.
+
+        *expected_revision* is that of the document, 0 if it must not exist yet. A document of a
+        session changes the session: it needs its *fence*, raises its revision, and is deleted with
+        it.
+
+        Raises:
+            InvalidInput: not a JSON value, over 1 MiB, or the owner has 1,000 documents already.
+            UnknownSession: there is no such session.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+            RevisionConflict: the document is not at *expected_revision*.
+        """
+        return self._state_documents.set(
+            scope, owner, name, value, expected_revision=expected_revision, fence=fence
+        )
+
+    def delete_state(
+        self,
+        scope: str,
+        owner: str,
+        name: str,
+        *,
+        expected_revision: int | None = None,
+        fence: int | None = None,
+    ) -> bool:
+        """Delete a state document; return whether it existed. *fence* and *expected_revision* as
+        in `set_state`.
+        """
+        return self._state_documents.delete(
+            scope, owner, name, expected_revision=expected_revision, fence=fence
+        )
 
     # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
 

@@ -1491,29 +1491,31 @@ ROUTING: Final = Table(
     imported=True,
 )
 
+STATE_DOCUMENTS: Final = Table(
+    "state_documents",
+    ("scope", "owner", "name"),
+    (
+        Column("scope", "name", "What it belongs to: `session`, `user`, `app`.", required=True),
+        Column("owner", "name", "The id of that session, user or app.", required=True),
+        Column("name", "name", "The name of the document.", required=True),
+        Column("value", "text", "The value, as JSON.", required=True, meaning="json"),
+        Column(
+            "revision",
+            "integer",
+            "Increases with every change of the document.",
+            required=True,
+            meaning="number",
+        ),
+        Column("updated_at", "real", "When the document last changed.", required=True),
+    ),
+    doc="Small JSON documents that frameworks keep for a session, a user or an app.",
+    imported=True,
+)
+
 #: What other programs keep beside sessions: today's Hermes and agent frameworks.
 INTEGRATION_TABLES: Final = (
     ROUTING,
-    Table(
-        "state_documents",
-        ("scope", "owner", "name"),
-        (
-            Column("scope", "name", "What it belongs to: `session`, `user`, `app`.", required=True),
-            Column("owner", "name", "The id of that session, user or app.", required=True),
-            Column("name", "name", "The name of the document.", required=True),
-            Column("value", "text", "The value, as JSON.", required=True, meaning="json"),
-            Column(
-                "revision",
-                "integer",
-                "Increases with every change of the document.",
-                required=True,
-                meaning="number",
-            ),
-            Column("updated_at", "real", "When the document last changed.", required=True),
-        ),
-        doc="Small JSON documents that frameworks keep for a session, a user or an app.",
-        imported=True,
-    ),
+    STATE_DOCUMENTS,
     WORKSPACES,
 )
 

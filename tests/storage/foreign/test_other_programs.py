@@ -107,6 +107,21 @@ def test_their_other_changes_leave_it(shared: Shared) -> None:
         assert revision(db, "a") == seen
 
 
+def test_the_state_of_a_session_that_they_delete(shared: Shared) -> None:
+    """It is gone with the session, and removed by the next maintenance."""
+    with shared.open(clock=FrozenClock()) as db:
+        for name in ("a", "b"):
+            talk(db, name)
+            db.set_state("session", name, "n", name)
+        shared.program.run("DELETE FROM messages WHERE session_id = ?", "a")
+        shared.program.run("DELETE FROM sessions WHERE id = ?", "a")
+        assert db.get_state("session", "a", "n") is None
+        assert "error" not in db.maybe_auto_prune_and_vacuum()
+        talk(db, "a")
+        assert db.get_state("session", "a", "n") is None
+        assert db.get_state("session", "b", "n") is not None
+
+
 # ── what they write shows ─────────────────────────────────────────────────────────────────────
 
 

@@ -25,6 +25,7 @@ _WORDS: Final = {
     "senders": ("pairing", "pairings"),
     "identities": ("alias", "aliases"),
     "topics": ("topic", "topics"),
+    "state_documents": ("state document", "state documents"),
     "foreign_rows": ("imported row", "imported rows"),
     "state_meta": ("note", "notes"),
     "files": ("file", "files"),

@@ -48,6 +48,10 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     settle_first,
     unsettled_conversations,
 )
+from hermes_sessions.storage.repositories.state_documents import (
+    delete_orphaned_state,
+    delete_session_state,
+)
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING, age_cutoff, hide
 from hermes_sessions.storage.repositories.workspaces import remove_unused_workspace
 from hermes_sessions.storage.store_context import StoreContext
@@ -202,6 +206,7 @@ class Deletion:
             purged = self.purge_trash(kept_days, sessions_dir)
             if purged:
                 result["purged"] = purged
+            self._store.provider.write(delete_orphaned_state)
             self._blobs.sweep()
             if vacuum and (result["pruned"] or purged):
                 try:
@@ -428,6 +433,7 @@ def _erase_session(tx: WriteTransaction, session_id: str) -> None:
         f"UPDATE mailbox SET text = NULL, payload = NULL WHERE status IN (?, ?) AND {of_turns}",
         ("done", "dropped", session_id),
     )
+    delete_session_state(tx, session_id)
     # A later session with this id gets higher tokens all the same: they start at the current time.
     tx.run("DELETE FROM leases WHERE chain_id = ?", (session_id,))
     tx.run("DELETE FROM turns WHERE chain_id = ? AND ended_at IS NOT NULL", (session_id,))

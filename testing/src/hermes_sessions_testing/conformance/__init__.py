@@ -70,6 +70,7 @@ SUBJECTS: Final = (
     "search_scope",
     "session_directories",
     "session_list",
+    "state_documents",
     "titles",
     "topics",
     "transactions",
@@ -144,6 +145,7 @@ from hermes_sessions_testing.conformance.search_results import TestSearchAnswers
 from hermes_sessions_testing.conformance.search_scope import TestScope
 from hermes_sessions_testing.conformance.session_directories import TestSessionDirectories
 from hermes_sessions_testing.conformance.session_list import TestListing, TestSummaries
+from hermes_sessions_testing.conformance.state_documents import TestState, TestStateAtOnce
 from hermes_sessions_testing.conformance.titles import TestTitles
 from hermes_sessions_testing.conformance.topics import TestTopics
 from hermes_sessions_testing.conformance.transactions import TestAtomicity, TestIsolation, TestPort
@@ -226,6 +228,8 @@ __all__ = [
     "TestSessionDirectories",
     "TestSizes",
     "TestSoftClear",
+    "TestState",
+    "TestStateAtOnce",
     "TestSuffix",
     "TestSummaries",
     "TestTailAtOnce",

@@ -136,6 +136,11 @@ BEHAVIOURS: Final[dict[int, str]] = {
     127: "A soft clear hides every message; otherwise clearing deletes.",
     128: "The end of a transcript is replaced in one step, and the first messages stay.",
     129: "Concurrent pops give each message to one caller.",
+    130: "A state document of a session, a user or an app reads back deep-equal.",
+    131: "A state document is changed only at its expected revision; 0 means that it is new.",
+    132: "State of a session is fenced, raises its revision, and is deleted with it.",
+    133: "Too large or too many state documents are a ValueError and store nothing.",
+    134: "Forgetting a user deletes the state documents of the user.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)

@@ -16,6 +16,7 @@ from hermes_sessions.model.lane import normalise_identifier
 from hermes_sessions.storage.care.erasure.targets import ErasureSubject, ErasureTargets
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.identities import stored_author
+from hermes_sessions.storage.repositories.state_documents import SESSION, USER
 
 # Counting the rows that would be erased, for a preview.
 
@@ -33,11 +34,13 @@ def count_rows(tx: ReadTransaction, targets: ErasureTargets) -> dict[str, int]:
     counts["lanes"] = _count(tx, "lanes", "id", targets.lanes)
     for table in _BY_SESSION:
         counts[table] += _count(tx, table, "session_id", targets.session_ids)
+    counts["state_documents"] += count_state(tx, SESSION, targets.session_ids)
     for table in _BY_LANE:
         counts[table] += _count(tx, table, "lane_id", targets.lanes)
     if targets.subject.kind == "user":
         for table, name in (("senders", "sender_id"), ("identities", "alias")):
             counts[table] += _count(tx, table, name, targets.ids, targets.subject.platform)
+        counts["state_documents"] += count_state(tx, USER, targets.ids)
         counts["messages in shared rooms"] += _count(
             tx, "authors", "author", map(stored_author, targets.ids), targets.subject.platform
         )
@@ -46,6 +49,19 @@ def count_rows(tx: ReadTransaction, targets: ErasureTargets) -> dict[str, int]:
         name = "chat_id" if targets.subject.kind == "chat" else "user_id"
         counts["topics"] += _count(tx, "topic_modes", name, targets.ids)
     return {what: number for what, number in counts.items() if number}
+
+
+def count_state(tx: ReadTransaction, scope: str, owners: Iterable[str]) -> int:
+    """Return how many state documents these sessions or users have."""
+    total = 0
+    for page in pages(owners):
+        row = tx.one(
+            f"SELECT COUNT(*) FROM state_documents WHERE scope = ? "
+            f"AND owner IN ({placeholders(len(page))})",
+            (scope, *page),
+        )
+        total += int(row[0]) if row else 0
+    return total
 
 
 def _count(

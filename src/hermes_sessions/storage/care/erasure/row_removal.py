@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from hermes_sessions.errors import HermesSessionsError, UnknownSession
-from hermes_sessions.storage.care.erasure.discovery import column, pages
+from hermes_sessions.storage.care.erasure.discovery import column, count_state, pages
 from hermes_sessions.storage.care.erasure.receipts import ErasureStep
 from hermes_sessions.storage.care.erasure.shared_rooms import erase_in_room, erase_received
 from hermes_sessions.storage.care.erasure.targets import ErasureTargets
@@ -25,6 +25,7 @@ from hermes_sessions.storage.repositories.deletion import Deletion, detach_child
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
 from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.state_documents import SESSION, USER
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store_context import StoreContext
@@ -151,6 +152,7 @@ def _mark_for_deletion(
         there += _children_created_since(tx, session_id, {*there, *targets.session_ids}, targets)
     for session_id in there:
         removed["messages"] += _number(tx, "messages", session_id)
+        removed["state_documents"] += count_state(tx, SESSION, [session_id])
     families = column(tx, "SELECT DISTINCT conversation_id FROM sessions WHERE id IN ({})", there)
     for session_id in there:
         removed += _leave_lanes(tx, session_id)
@@ -233,6 +235,12 @@ def _of_person(tx: WriteTransaction, targets: ErasureTargets) -> Counts:
             f"DELETE FROM identities WHERE (alias IN ({marks}) OR canonical IN ({marks})) "
             f"AND decided_at <= ?{where}",
             (*page, *page, targets.requested_at, *platform),
+        )
+        # Frameworks name users without a platform.
+        removed["state_documents"] += tx.run(
+            f"DELETE FROM state_documents WHERE scope = ? AND owner IN ({marks}) "
+            f"AND updated_at <= ?",
+            (USER, *page, targets.requested_at),
         )
         if targets.subject.platform in (None, "telegram"):
             removed["topics"] += _topics(tx, "user_id", page, targets)
