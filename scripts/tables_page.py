@@ -24,6 +24,10 @@ Every database has these tables, with the same names and columns. Python program
 read everything, and may write the columns that are marked *documented*: triggers and the store
 complete such rows.
 
+Where `[attachment <id>]` stands in `content`, `api_content`, `payload` or `tool_calls` of a
+message, and its column `attachments` lists that id, the store put base64 aside: the blob with that
+digest.
+
 Types: *text*; *key* is text of at most 191 characters; *number* is a whole number, *real* one with
 a fraction; *time* is seconds since 1970 in UTC; *JSON* is text; *flag* is 0 or 1. Columns marked
 *required* are never NULL.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.errors import (
+    AttachmentTooLarge,
     BackupDamaged,
     BackupRefused,
     BlobDamaged,
@@ -89,6 +90,10 @@ if TYPE_CHECKING:
     )
     from hermes_sessions.storage.records import (
         AnchoredView,
+        Attachment,
+        AttachmentRecord,
+        BlobReference,
+        BlobSweep,
         CompressionCooldown,
         ConversationMessage,
         DirectoryUse,
@@ -120,6 +125,7 @@ if TYPE_CHECKING:
         TrashedSession,
     )
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
+    from hermes_sessions.storage.store_context import AttachmentLimits
     from hermes_sessions.text.query.filters import Conditions, SearchConditions
 
 __all__ = [
@@ -128,11 +134,17 @@ __all__ = [
     "AgentResult",
     "AnchoredView",
     "AsyncSessionDB",
+    "Attachment",
+    "AttachmentLimits",
+    "AttachmentRecord",
+    "AttachmentTooLarge",
     "Backup",
     "BackupDamaged",
     "BackupRefused",
     "BackupRule",
     "BlobDamaged",
+    "BlobReference",
+    "BlobSweep",
     "CompressionCooldown",
     "Conditions",
     "ConfigError",
@@ -240,6 +252,11 @@ _MODULE_OF = {
     "AgentCache": "lifecycle.agent_cache",
     "AgentResult": "agent.turn",
     "AnchoredView": "storage.records",
+    "Attachment": "storage.records",
+    "AttachmentLimits": "storage.store_context",
+    "AttachmentRecord": "storage.records",
+    "BlobReference": "storage.records",
+    "BlobSweep": "storage.records",
     "AsyncSessionDB": "storage.async_db",
     "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",

@@ -11,7 +11,8 @@ the next step.
     ├── InvalidInput (ValueError)             a value the caller passed cannot be used
     │   ├── InvalidTitle                      too long, or not text
     │   ├── TitleTaken                        another session has the title
-    │   └── MessageTooLarge                   over the size limit of one message
+    │   ├── MessageTooLarge                   over the size limit of one message
+    │   └── AttachmentTooLarge                over the size limit of one attachment
     ├── ConfigError (ValueError)              config.yaml or the environment is wrong
     ├── NotFound (LookupError)                a session or message that must exist does not
     ├── ImportRefused (ValueError)            a file offered for import cannot be read
@@ -84,6 +85,18 @@ class MessageTooLarge(InvalidInput):
         super().__init__(
             f"The message is {size:,} bytes, over the limit of {limit:,} bytes. Store large "
             f"content elsewhere and keep a reference, or raise sessiondb.max_message_bytes."
+        )
+
+
+class AttachmentTooLarge(InvalidInput):
+    """An attachment is over the size limit; nothing was written."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"An attachment of the message is {size:,} bytes, over the limit of {limit:,} bytes. "
+            f"Store the file elsewhere and keep a link, or raise storage.attachments.max_bytes."
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 from hermes_sessions_testing.scripted_model import ScriptedModel
 from tests.cli.harness import Hermes, Result
 from tests.gateway.fleet import GatewayCommand, sessiondb_at
@@ -262,7 +262,7 @@ def test_a_newer_store_is_not_waited_for(place: Place, away: Away) -> None:
         db.create_session("s", "cli")
     place.run(
         f"INSERT INTO store_migrations (name, applied_at, writer_level) "
-        f"VALUES ('9999_future', 1, {WRITER_LEVEL + 1})"
+        f"VALUES ('9999_future', 1, {KNOWN_LEVEL + 1})"
     )
     try:
         command = away.run()

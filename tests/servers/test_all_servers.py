@@ -18,7 +18,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 from tests.servers.stores import Place, use
 
 #: How each server gives the right to read; and a statement that takes too long.
@@ -268,7 +268,7 @@ class TestSchema:
             use(db)
         place.run(
             f"INSERT INTO store_migrations (name, applied_at, writer_level) "
-            f"VALUES ('9999_future', 1, {WRITER_LEVEL + 1})"
+            f"VALUES ('9999_future', 1, {KNOWN_LEVEL + 1})"
         )
         try:
             with SessionDB.from_url(place.url()) as db:

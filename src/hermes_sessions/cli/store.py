@@ -17,7 +17,7 @@ from hermes_sessions.errors import (
     StoreUnreachable,
 )
 from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
-from hermes_sessions.storage.provider_registry import open_provider, open_url
+from hermes_sessions.storage.provider_registry import attachment_limits, open_provider, open_url
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
@@ -102,12 +102,14 @@ def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
     show_warnings(console)
     if path is None:
         return SessionDB(clock=console.clock)
-    settings = load_settings().sessiondb
+    configured = load_settings()
+    settings = configured.sessiondb
     return SessionDB(
         path,
         durability=settings.sqlite.durability,
         lock_timeout=settings.sqlite.lock_timeout,
         max_message_bytes=settings.max_message_bytes,
+        attachments=attachment_limits(configured),
         clock=console.clock,
     )
 

@@ -189,6 +189,36 @@ class SessionDBSettings(SettingsSection):
         return chosen if isinstance(chosen, PostgreSQLSettings | MySQLSettings) else None
 
 
+class AttachmentSettings(SettingsSection):
+    """``storage.attachments``: images and files outside of the rows of messages."""
+
+    enabled: bool = setting(
+        True,
+        kind=YesNo(),
+        doc=(
+            "Whether images and files in messages are stored as "
+            "[attachments](store.md#attachments), once for all messages that have them. If not, "
+            "new ones stay in the message, and earlier versions can keep writing to the store."
+        ),
+    )
+    threshold: int = setting(
+        16 * 1024,
+        kind=Size(at_least=1024, at_most=1024**3),
+        doc="From how many characters of base64 on.",
+    )
+    max_bytes: int = setting(
+        64 * 1024**2,
+        kind=Size(at_least=1024, at_most=1024**3),
+        doc="A message with a larger one is refused before anything is written.",
+    )
+
+
+class StorageSettings(SettingsSection):
+    """``storage``: what is kept beside the rows of messages."""
+
+    attachments: AttachmentSettings = section(AttachmentSettings)
+
+
 class ModelSettings(SettingsSection, shared=True, short_form="default"):
     """``model``: the endpoint that answers, its timeouts and its prices."""
 
@@ -393,6 +423,7 @@ class Settings(SettingsSection, shared=True):
     warnings: tuple[str, ...]
     """Likely mistakes in the file that do not stop anything; one line each."""
     sessiondb: SessionDBSettings = section(SessionDBSettings)
+    storage: StorageSettings = section(StorageSettings)
     model: ModelSettings = section(ModelSettings)
     sessions: SessionsSettings = section(SessionsSettings)
     repair: RepairSettings = section(RepairSettings)

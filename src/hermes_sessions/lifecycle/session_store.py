@@ -36,6 +36,7 @@ from hermes_sessions.model.lane import LaneNotice
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider_registry import attachment_limits
 from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -71,6 +72,7 @@ def open_database(sessions_dir: Path, clock: Callable[[], float]) -> SessionDB:
         durability=configured.sqlite.durability,
         lock_timeout=configured.sqlite.lock_timeout,
         max_message_bytes=configured.max_message_bytes,
+        attachments=attachment_limits(settings),
         clock=clock,
     )
 

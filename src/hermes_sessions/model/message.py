@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 PREVIEW_LENGTH = 60
 
@@ -52,6 +52,20 @@ def _text_of_part(part: Any) -> str:
     return ""
 
 
+#: Stands for the base64 of an attachment; see `storage.attachment_texts`.
+PLACEHOLDER: Final = re.compile(r"\[attachment ([0-9a-f]{64})\]")
+_ENCODED: Final = re.compile(
+    rf"data:([\w.+/-]*)(?:;[\w=.+-]+)*;base64,(?:{PLACEHOLDER.pattern}|[A-Za-z0-9+/_=-]{{64,}})"
+)
+
+
+def without_base64(text: str) -> str:
+    """Return text to search and to show: a data URL becomes its media type in brackets."""
+    if ";base64," in text:
+        text = _ENCODED.sub(lambda match: f"[{match[1]}]", text)
+    return PLACEHOLDER.sub("", text) if "[attachment " in text else text
+
+
 def is_payload_only(message: Mapping[str, Any]) -> bool:
     """Return whether a message has a payload, but neither content nor tool calls to show."""
     has_payload = message.get("payload") is not None
@@ -60,7 +74,7 @@ def is_payload_only(message: Mapping[str, Any]) -> bool:
 
 def preview_of(content: Any) -> str:
     """Return a one-line preview of at most `PREVIEW_LENGTH` characters, plus ``...`` when cut."""
-    whole = text_of(content)
+    whole = without_base64(text_of(content))
     # A short piece of the start is nearly always enough, so huge messages stay cheap.
     text = " ".join(whole[: PREVIEW_LENGTH * 4].split())
     if len(text) <= PREVIEW_LENGTH:

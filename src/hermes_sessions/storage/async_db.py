@@ -15,7 +15,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.store_context import LEASE_SECONDS, StoreContext
+from hermes_sessions.storage.store_context import LEASE_SECONDS, AttachmentLimits, StoreContext
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     )
     from hermes_sessions.storage.records import (
         AnchoredView,
+        Attachment,
+        AttachmentRecord,
         BlobReference,
         BlobSweep,
         CompressionCooldown,
@@ -88,6 +90,7 @@ class AsyncSessionDB(AsyncHandle):
         durability: Literal["full", "normal"] | None = None,
         lock_timeout: float | None = None,
         max_message_bytes: int | None = None,
+        attachments: AttachmentLimits | None = None,
         clock: Callable[[], float] = time.time,
         threads: int = DEFAULT_THREADS,
     ) -> Opening[Self]:
@@ -106,6 +109,7 @@ class AsyncSessionDB(AsyncHandle):
             durability=durability,
             lock_timeout=lock_timeout,
             max_message_bytes=max_message_bytes,
+            attachments=attachments,
             clock=clock,
         )
 
@@ -1465,7 +1469,17 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.optimize_search`."""
         return await self._call(self._db.optimize_search, rebuild=rebuild, on_progress=on_progress)
 
-    # ── blobs ─────────────────────────────────────────────────────────────────────────────────
+    # ── attachments and blobs ─────────────────────────────────────────────────────────────────────
+
+    async def list_attachments(
+        self, session_id: str, *, scope: Scope = OWNER
+    ) -> list[AttachmentRecord]:
+        """See `SessionDB.list_attachments`."""
+        return await self._call(self._db.list_attachments, session_id, scope=scope)
+
+    async def get_attachment(self, attachment_id: str, *, scope: Scope = OWNER) -> Attachment:
+        """See `SessionDB.get_attachment`."""
+        return await self._call(self._db.get_attachment, attachment_id, scope=scope)
 
     async def put_blob(
         self, data: bytes | bytearray | memoryview, *, namespace: str | None = None, key: str = ""

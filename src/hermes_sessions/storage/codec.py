@@ -121,6 +121,11 @@ def decode_content(column: Any, content_type: str | None) -> Any:
     return column
 
 
+def decode_searchable(column: Any, content_type: str | None) -> Any:
+    """Return content as `decode_content` does, but None for bytes, which no search finds."""
+    return None if content_type == BASE64 else decode_content(column, content_type)
+
+
 def to_json(value: Any) -> str:
     """Return JSON with non-ASCII text unescaped, so that it can be searched and stays small."""
     import json  # Loaded late, so that commands that only list sessions start fast.

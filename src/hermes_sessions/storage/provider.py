@@ -425,6 +425,12 @@ class SessionDBProvider(ABC):
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """Make generated ids of *table* continue above ids that were inserted explicitly."""
 
+    def require_level(self, tx: WriteTransaction, step: str, level: int) -> None:
+        """Require from now on that programs which open the store for writing know *level*, because
+        of *step*, which counts as taken. Does nothing in a provider without levels.
+        """
+        del tx, step, level
+
     def steps(self) -> MigrationSteps:
         """Return the migration steps that have run and those that remain."""
         return MigrationSteps()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.provider import DEFAULT_OPEN_OPTIONS, OpenOptions, SessionDBProvider
+from hermes_sessions.storage.store_context import AttachmentLimits
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import Settings
@@ -38,6 +39,7 @@ class OpenedProvider(NamedTuple):
     max_message_bytes: int | None = None
     trash_days: int | None = None
     find_retention: Callable[[], RetentionPolicies] | None = None
+    attachments: AttachmentLimits | None = None
 
 
 def open_provider(
@@ -72,7 +74,15 @@ def open_configured(
         settings.sessiondb.max_message_bytes,
         settings.sessions.trash_days,
         lambda: _retention(settings),
+        attachment_limits(settings),
     )
+
+
+def attachment_limits(settings: Settings) -> AttachmentLimits:
+    """Return what is configured to be stored outside of the rows of messages."""
+    configured = settings.storage.attachments
+    threshold = configured.threshold if configured.enabled else None
+    return AttachmentLimits(threshold, configured.max_bytes)
 
 
 def _retention(settings: Settings) -> RetentionPolicies:

@@ -468,6 +468,29 @@ class SpaceReport(TypedDict):
     complete: bool
 
 
+class AttachmentFacts(TypedDict):
+    """An attachment; its id is the digest of its bytes."""
+
+    id: str
+    media_type: str
+    name: str | None
+    size: int
+
+
+class AttachmentRecord(AttachmentFacts):
+    """An attachment of a message."""
+
+    message_id: int
+    ordinal: int
+    role: str
+
+
+class Attachment(AttachmentFacts):
+    """An attachment with its bytes."""
+
+    data: bytes
+
+
 class BlobReference(TypedDict):
     """Who keeps a blob."""
 

@@ -20,9 +20,11 @@ from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
 from hermes_sessions.storage.store_context import (
+    DEFAULT_ATTACHMENT_LIMITS,
     DEFAULT_MAX_MESSAGE_BYTES,
     DEFAULT_TRASH_DAYS,
     LEASE_SECONDS,
+    AttachmentLimits,
     LazyRepository,
     StoreContext,
 )
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.provider_registry import OpenedProvider
     from hermes_sessions.storage.records import (
         AnchoredView,
+        Attachment,
+        AttachmentRecord,
         BlobReference,
         BlobSweep,
         CompressionCooldown,
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
         TrashedSession,
         WorkspaceRecord,
     )
+    from hermes_sessions.storage.repositories.attachments import Attachments
     from hermes_sessions.storage.repositories.blobs import Blobs
     from hermes_sessions.storage.repositories.compaction import (
         CompressionLocks,
@@ -163,6 +168,7 @@ class SessionDB:
     _handoffs: LazyRepository[Handoffs] = LazyRepository("handoffs", "Handoffs")
     _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
     _topics: LazyRepository[Topics] = LazyRepository("topics", "Topics")
+    _attachments: LazyRepository[Attachments] = LazyRepository("attachments", "Attachments")
     _blobs: LazyRepository[Blobs] = LazyRepository("blobs", "Blobs")
     _state_documents: LazyRepository[StateDocuments] = LazyRepository(
         "state_documents", "StateDocuments"
@@ -179,6 +185,7 @@ class SessionDB:
         durability: Literal["full", "normal"] | None = None,
         lock_timeout: float | None = None,
         max_message_bytes: int | None = None,
+        attachments: AttachmentLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Open a store.
@@ -191,7 +198,9 @@ class SessionDB:
             durability: ``full`` (default): acknowledged writes survive power loss;
                 ``normal``: they survive the death of the process.
             lock_timeout: seconds to wait for other writers (default 16).
-            max_message_bytes: limit of one message (default 8 MiB).
+            max_message_bytes: limit of one message without its attachments (default 8 MiB).
+            attachments: from which size on base64 is stored as an attachment (default 16 KiB), and
+                the limit of one (default 64 MiB).
             clock: seconds since the epoch.
 
         Raises:
@@ -205,15 +214,16 @@ class SessionDB:
             _require_limit(max_message_bytes)
         trash_days = find_retention = None
         if provider is None:
-            provider, configured_limit, trash_days, find_retention = self._open(
-                db_path, OpenOptions(read_only, durability, lock_timeout)
-            )
+            opened = self._open(db_path, OpenOptions(read_only, durability, lock_timeout))
+            provider, configured_limit, trash_days, find_retention, limits = opened
             max_message_bytes = max_message_bytes or configured_limit
+            attachments = attachments or limits
         self._provider = provider
         self._store = StoreContext(
             provider=reading_older(provider),
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
+            attachments=attachments or DEFAULT_ATTACHMENT_LIMITS,
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
             find_retention=find_retention,
         )
@@ -1959,7 +1969,22 @@ class SessionDB:
         """
         return self._search.optimize(rebuild=rebuild, on_progress=on_progress)
 
-    # ── blobs ─────────────────────────────────────────────────────────────────────────────────
+    # ── attachments and blobs ─────────────────────────────────────────────────────────────────────
+
+    def list_attachments(self, session_id: str, *, scope: Scope = OWNER) -> list[AttachmentRecord]:
+        """Return the images and files in a session's messages that are stored as attachments, in
+        the order of the messages; one for each message that has it.
+        """
+        return self._attachments.list(session_id, scope)
+
+    def get_attachment(self, attachment_id: str, *, scope: Scope = OWNER) -> Attachment:
+        """Return an attachment by its ``id``, with its bytes as ``data``.
+
+        Raises:
+            NotFound: no message that *scope* may see has it.
+            BlobDamaged: its bytes are not those that were stored.
+        """
+        return self._attachments.get(attachment_id, scope)
 
     def put_blob(
         self, data: bytes | bytearray | memoryview, *, namespace: str | None = None, key: str = ""

@@ -40,6 +40,18 @@ DEFAULT_TRASH_DAYS = 30
 LEASE_SECONDS = 60.0
 
 
+class AttachmentLimits(NamedTuple):
+    """What is stored outside of the rows of messages."""
+
+    #: Base64 of at least this many characters; None for nothing.
+    threshold: int | None = 16 * 1024
+    #: Bytes of the largest attachment.
+    max_bytes: int = 64 * 1024**2
+
+
+DEFAULT_ATTACHMENT_LIMITS = AttachmentLimits()
+
+
 class StoreContext(NamedTuple):
     """One open store, as the repositories see it."""
 
@@ -47,6 +59,8 @@ class StoreContext(NamedTuple):
     #: Seconds since the epoch.
     clock: Callable[[], float]
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    #: What is stored outside of the rows of messages.
+    attachments: AttachmentLimits = DEFAULT_ATTACHMENT_LIMITS
     #: How long maintenance leaves sessions in the trash.
     trash_days: float = DEFAULT_TRASH_DAYS
     #: Tells what may be deleted in time; None where nothing is configured.

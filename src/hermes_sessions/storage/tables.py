@@ -730,6 +730,14 @@ MESSAGES: Final = Table(
                 default=0,
                 meaning="flag",
             ),
+            Column(
+                "attachments",
+                "text",
+                "What is stored as blobs: a JSON array of `id` (the digest), `column`, "
+                "`media_type`, `name`, `size`. In that column, `[attachment <id>]` stands for it.",
+                access="hidden",
+                meaning="json",
+            ),
         ),
     ),
     (
@@ -1716,6 +1724,12 @@ CREATED_BY: Final = {table.name: step for step, some in TABLES_BY_STEP.items() f
 #: Migrations that only add what carries their name: columns, indexes, tables; in order, after all
 #: others.
 COLUMN_STEPS: Final[tuple[str, ...]] = ("0009_integrations",)
+#: A step that a store takes with its first attachment, and the level that it requires of writers:
+#: programs that do not know attachments would store the placeholders as text.
+ATTACHMENTS_STEP: Final = "attachments"
+ATTACHMENTS_LEVEL: Final = 2
+#: The highest level that this version knows.
+KNOWN_LEVEL: Final = ATTACHMENTS_LEVEL
 
 
 def added_by(step: str) -> list[tuple[Table, Column]]:

@@ -19,7 +19,7 @@ from hermes_sessions.errors import (
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.repositories.processes import Processes
-from hermes_sessions.storage.sqlite import migrations
+from hermes_sessions.storage.sqlite import store_image
 from tests.care.backups.programs import start
 from tests.care.backups.sample_stores import everything, everything_in, fill, talk
 from tests.storage.sqlite.integrity import require_sound
@@ -204,7 +204,7 @@ def test_a_store_of_a_newer_version(
 ) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         made = create_backup(db, directory)
-    monkeypatch.setattr(migrations, "WRITER_LEVEL", 0)
+    monkeypatch.setattr(store_image, "KNOWN_LEVEL", 0)
     with pytest.raises(SchemaRefused, match="Update this program"):
         restore_backup(made.path, tmp_path / "other.db")
     assert not (tmp_path / "other.db").exists()

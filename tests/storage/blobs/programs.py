@@ -24,6 +24,14 @@ def refer(db: SessionDB, writer: str) -> None:
             print(f"{step} {digest}", flush=True)
 
 
+def attach(db: SessionDB, session_id: str) -> None:
+    """Append messages with attachments, new and known ones in turn."""
+    db.ensure_session(session_id, source="test")
+    for step in count():
+        db.append_message(session_id, "user", (step // 2).to_bytes(4, "big") * 7500)
+        print(step, flush=True)
+
+
 def sweep(db: SessionDB, _: str) -> None:
     """Sweep without pause."""
     for step in count():
@@ -33,4 +41,4 @@ def sweep(db: SessionDB, _: str) -> None:
 
 if __name__ == "__main__":
     with SessionDB.from_url(sys.argv[2]) as db:
-        {"refer": refer, "sweep": sweep}[sys.argv[1]](db, sys.argv[3])
+        {"attach": attach, "refer": refer, "sweep": sweep}[sys.argv[1]](db, sys.argv[3])

@@ -61,9 +61,8 @@ class Continuations:
         """See `SessionDB.continue_session`."""
         require_new_id(new_session_id)
         now = self._store.clock()
-        limit = self._store.max_message_bytes
         prepared = [
-            prepare(message, now=now + position * _MICROSECOND, max_message_bytes=limit)
+            prepare(message, now=now + position * _MICROSECOND, store=self._store)
             for position, message in enumerate(messages)
         ]
 

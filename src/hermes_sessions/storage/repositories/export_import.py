@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row
+from hermes_sessions.storage.repositories.attachments import restored
 from hermes_sessions.storage.repositories.lineage import conversation_id_of
 from hermes_sessions.storage.repositories.rows import (
     EXPORTED_MESSAGE_COLUMNS,
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.label_conditions import LabelFilter
 
 _SELECT_SESSIONS: Final = f"SELECT {names(EXPORTED_SESSION_COLUMNS)} FROM sessions"
+_MESSAGE_COLUMNS: Final = [*EXPORTED_MESSAGE_COLUMNS, "attachments"]
 _SELECT_MESSAGES: Final = (
-    f"SELECT {names(EXPORTED_MESSAGE_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal"
+    f"SELECT {names(_MESSAGE_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal"
 )
 #: Omitted from a message when empty.
 _RARE: Final = names_of(MESSAGES, "exported")
@@ -143,12 +145,13 @@ def export_record(tx: ReadTransaction, row: Row) -> ExportedSession:
         workspace = exported_workspace(tx, record["workspace_id"])
         if workspace is not None:
             record["workspace"] = workspace
-    record["messages"] = [_message(r) for r in tx.stream(_SELECT_MESSAGES, (record["id"],))]
+    rows = list(tx.stream(_SELECT_MESSAGES, (record["id"],)))
+    record["messages"] = [_message(row) for row in restored(tx, _MESSAGE_COLUMNS, rows)]
     return cast("ExportedSession", record)
 
 
 def _message(row: Row) -> Record:
-    record = dict(zip(EXPORTED_MESSAGE_COLUMNS, row, strict=True))
+    record = dict(zip(EXPORTED_MESSAGE_COLUMNS, row, strict=False))
     tool_calls = record["tool_calls"]
     decode_message(record, record["content_type"])
     if tool_calls is not None and not _is_plain_json(record["tool_calls"], tool_calls):

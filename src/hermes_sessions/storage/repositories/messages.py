@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.codec import decode_content
+from hermes_sessions.storage.codec import decode_searchable
 from hermes_sessions.storage.provider import (
     NewRow,
     ReadTransaction,
@@ -21,6 +21,8 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.repositories.attachments import message_records, store_attachments
+from hermes_sessions.storage.repositories.blobs import NewBlob
 from hermes_sessions.storage.repositories.leases import (
     fence_condition,
     release_expired_lease_or_raise,
@@ -34,7 +36,6 @@ from hermes_sessions.storage.repositories.rows import (
     STORED_FIELDS,
     VISIBLE,
     Record,
-    message_record,
     names,
     scope_condition,
 )
@@ -80,7 +81,7 @@ def refresh_derived(tx: WriteTransaction, session_id: str) -> None:
     tx.run(
         "UPDATE sessions SET preview = ?, last_active = COALESCE(?, started_at) WHERE id = ?",
         (
-            preview_of(decode_content(first[0], first[1])) if first else None,
+            preview_of(decode_searchable(first[0], first[1])) if first else None,
             _newest(tx, session_id),
             session_id,
         ),
@@ -125,6 +126,10 @@ _INSERT: Final = (
     f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}) "
     f"VALUES (?, ?, {placeholders(len(STORED_FIELDS))})"
 )
+_INSERT_ATTACHED: Final = (
+    f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}, attachments) "
+    f"VALUES (?, ?, {placeholders(len(STORED_FIELDS) + 1)})"
+)
 _MICROSECOND: Final = 1e-6
 
 
@@ -150,7 +155,7 @@ class Messages:
         provider = self._store.provider
         stored: int | None = None
         is_plain = prepared.external_id is None and expected_revision is None
-        if provider.dialect.appends_in_one_step and is_plain:
+        if provider.dialect.appends_in_one_step and is_plain and not prepared.blobs:
             stored = provider.append_one(
                 NewRow(
                     session_id=session_id,
@@ -246,7 +251,7 @@ class Messages:
             return row is not None and is_visible(tx, session_id)
 
     def _prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
-        return prepare(message, now=now, max_message_bytes=self._store.max_message_bytes)
+        return prepare(message, now=now, store=self._store)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -268,7 +273,7 @@ class Messages:
                 f"{SELECT_MESSAGE} WHERE session_id = ?{shown} ORDER BY ordinal LIMIT ? OFFSET ?",
                 (session_id, _ALL if limit is None or limit < 0 else limit, max(offset, 0)),
             )
-        return [message_record(row) for row in rows]
+            return message_records(tx, rows)
 
     def find(self, session_id: str, message_id: int) -> MessageRecord | None:
         """Return one message of a session, rewound or not, or None."""
@@ -276,7 +281,8 @@ class Messages:
             row = tx.one(
                 f"{SELECT_MESSAGE} WHERE id = ? AND session_id = ?", (message_id, session_id)
             )
-            return message_record(row) if row and is_visible(tx, session_id) else None
+            found = [row] if row and is_visible(tx, session_id) else []
+            return next(iter(message_records(tx, found)), None)
 
     def has_external_id(self, session_id: str, external_id: str) -> bool:
         """See `SessionDB.has_external_id`."""
@@ -304,7 +310,7 @@ def prepare_replacement(
         fields["role"] = fields["role"] or "unknown"
         if fields["role"] != "assistant":
             fields.update(dict.fromkeys(ASSISTANT_FIELDS))
-        prepared.append(prepare(fields, now=next_time, max_message_bytes=store.max_message_bytes))
+        prepared.append(prepare(fields, now=next_time, store=store))
         next_time = max(next_time, prepared[-1].timestamp + _MICROSECOND)
     return prepared
 
@@ -322,7 +328,7 @@ def prepare_batch(
         InvalidInput: one is not a mapping, has an unknown field or an invalid value.
         MessageTooLarge: one is over the limit.
     """
-    now, limit = store.clock(), store.max_message_bytes
+    now = store.clock()
     prepared = []
     for index, message in enumerate(messages):
         _require_mapping(message, index)
@@ -332,7 +338,7 @@ def prepare_batch(
                 f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
                 f"Known fields: {', '.join(MESSAGE_FIELDS)}."
             )
-        prepared.append(prepare(message, now=now + index * _MICROSECOND, max_message_bytes=limit))
+        prepared.append(prepare(message, now=now + index * _MICROSECOND, store=store))
     return prepared
 
 
@@ -362,9 +368,15 @@ def append_prepared(
     waiting = iter(fresh)
     upcoming = next(waiting, None)
     ids: list[int] = []
+    blobs: dict[int, Sequence[NewBlob]] = {}
     for message in messages:
         if message is upcoming:
-            new_id = tx.insert(_INSERT, (session_id, ordinal, *message.values))
+            row = (session_id, ordinal, *message.values)
+            if message.blobs:
+                new_id = tx.insert(_INSERT_ATTACHED, (*row, message.attachments))
+                blobs[ordinal] = message.blobs
+            else:
+                new_id = tx.insert(_INSERT, row)
             ordinal += 1
             upcoming = next(waiting, None)
             if message.external_id is not None:
@@ -372,6 +384,7 @@ def append_prepared(
             ids.append(new_id)
         else:
             ids.append(known[message.external_id or ""])
+    store_attachments(tx, store, session_id, blobs)
     return ids
 
 

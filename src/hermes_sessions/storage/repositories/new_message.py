@@ -18,6 +18,8 @@ from hermes_sessions.storage.codec import (
     from_json,
     to_json,
 )
+from hermes_sessions.storage.repositories.attachments import lift_values
+from hermes_sessions.storage.repositories.blobs import NewBlob
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_JSON,
     MESSAGE_TEXTS,
@@ -25,6 +27,7 @@ from hermes_sessions.storage.repositories.rows import (
     STORED_FIELDS,
 )
 from hermes_sessions.storage.repositories.sessions import require_time
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import MESSAGES, given
 
 _COUNTS: Final = given(MESSAGES, "count")
@@ -44,14 +47,18 @@ class NewMessage(NamedTuple):
     #: The preview in lists, if this is the session's first user message.
     preview: str | None
     external_id: str | None
+    #: The column ``attachments``, and the blobs that it lists.
+    attachments: str | None = None
+    blobs: tuple[NewBlob, ...] = ()
 
 
-def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -> NewMessage:
+def prepare(message: Mapping[str, Any], *, now: float, store: StoreContext) -> NewMessage:
     """Validate a message and convert it to its stored form.
 
     Raises:
         InvalidInput: a field has an invalid value.
-        MessageTooLarge: its texts take more than *max_message_bytes*.
+        MessageTooLarge: its texts, without attachments, take more than the store allows.
+        AttachmentTooLarge: an attachment is larger than the store allows.
     """
     role = message.get("role")
     if not isinstance(role, str) or not role:
@@ -79,15 +86,17 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
             columns[name] = _count(name, value)
     for name in _FLAGS:
         columns[name] = 1 if message.get(name) else 0
-    values = tuple(columns.values())
-    require_size(values, max_message_bytes)
+    lifted = lift_values(tuple(columns.values()), store.attachments)
+    require_size(lifted.values, store.max_message_bytes)
     shows = role == "user" and content is not None
     return NewMessage(
-        values=values,
+        values=lifted.values,
         timestamp=timestamp,
         tool_calls=calls_in(message.get("tool_calls")),
         preview=preview_of(_as_it_reads(content, columns)) if shows else None,
         external_id=columns["external_id"],
+        attachments=lifted.attachments,
+        blobs=lifted.blobs,
     )
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.attachments import message_records
 from hermes_sessions.storage.repositories.leases import lock_session
 from hermes_sessions.storage.repositories.messages import IN_FORCE, refresh_summary
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
-    message_record,
 )
 from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import REWINDS, names_of
@@ -79,7 +79,7 @@ class Rewinds:
                 f"There is no message {message_id} in session {session_id!r}; choose one from "
                 f"list_recent_user_messages()."
             )
-        target = message_record(row)
+        [target] = message_records(tx, [row])
         if target["role"] != "user":
             raise InvalidInput(
                 f"Message {message_id} is from {target['role']!r}; a rewind goes to a user "
@@ -206,7 +206,7 @@ def _recent_user_messages(
         f"ORDER BY ordinal DESC LIMIT ?",
         (session_id, "user", session_id, max(limit, 0)),
     )
-    return [message_record(row) for row in rows]
+    return message_records(tx, rows)
 
 
 class _Rewind(NamedTuple):

@@ -73,7 +73,9 @@ def names(columns: list[str] | tuple[str, ...], alias: str = "") -> str:
 
 
 SELECT_SESSION: Final = f"SELECT {names(SESSION_COLUMNS)} FROM sessions"
-SELECT_MESSAGE: Final = f"SELECT {names(MESSAGE_COLUMNS)}, content_type FROM messages"
+#: The columns of `SELECT_MESSAGE`.
+SELECTED_MESSAGE_COLUMNS: Final = [*MESSAGE_COLUMNS, "attachments", "content_type"]
+SELECT_MESSAGE: Final = f"SELECT {names(SELECTED_MESSAGE_COLUMNS)} FROM messages"
 
 
 def session_record(row: Row) -> SessionRecord:
@@ -102,7 +104,10 @@ def decode_tags(column: str | None) -> list[str]:
 
 
 def message_record(row: Row) -> MessageRecord:
-    """Return the record for a row of `SELECT_MESSAGE`, with decoded values."""
+    """Return the record for a row of `SELECT_MESSAGE`, with decoded values.
+
+    For attachments, see `attachments.message_records`.
+    """
     record = dict(zip(MESSAGE_COLUMNS, row, strict=False))
     decode_message(record, row[-1])
     return cast("MessageRecord", record)

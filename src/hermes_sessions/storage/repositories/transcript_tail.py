@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.attachments import message_records
 from hermes_sessions.storage.repositories.messages import append_prepared, prepare_batch
 from hermes_sessions.storage.repositories.new_message import NewMessage
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rewinds import Hidden, hide_from
-from hermes_sessions.storage.repositories.rows import SELECT_MESSAGE, VISIBLE, message_record
+from hermes_sessions.storage.repositories.rows import SELECT_MESSAGE, VISIBLE
 from hermes_sessions.storage.store_context import StoreContext
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class TranscriptTail:
             )
             if row is None:
                 return None
-            newest = message_record(row)
+            [newest] = message_records(tx, [row])
             hide_from(tx, session_id, newest["id"], newest["ordinal"], now)
             raise_revision(tx, session_id)
             return newest

@@ -11,9 +11,11 @@ from hermes_sessions.model.message import drop_repeated_questions, text_of, with
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import decode_content, decode_value, from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, placeholders
+from hermes_sessions.storage.repositories.attachments import message_records, restored
 from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
+    SELECTED_MESSAGE_COLUMNS,
     VISIBLE,
     message_record,
     scope_condition,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     )
 
 _SHOWN = "session_id = ? AND active = 1"
+_ORDINAL: Final = SELECTED_MESSAGE_COLUMNS.index("ordinal")
 
 
 class MessageWindows:
@@ -84,8 +87,7 @@ def _window(
     )
     if anchor is None:
         return {"window": [], "messages_before": 0, "messages_after": 0}
-    middle = message_record(anchor)
-    at = middle["ordinal"]
+    at = anchor[_ORDINAL]
     roles, role_params = _roles(keep_roles)
     before = tx.all(
         f"{SELECT_MESSAGE} WHERE {_SHOWN} AND ordinal < ?{roles} ORDER BY ordinal DESC LIMIT ?",
@@ -95,7 +97,7 @@ def _window(
         f"{SELECT_MESSAGE} WHERE {_SHOWN} AND ordinal > ?{roles} ORDER BY ordinal LIMIT ?",
         (session_id, at, *role_params, window),
     )
-    shown = [*map(message_record, reversed(before)), middle, *map(message_record, after)]
+    shown = message_records(tx, [*reversed(before), anchor, *after])
     return {
         "window": shown,
         "messages_before": _count(tx, session_id, "ordinal < ?", shown[0]["ordinal"]),
@@ -121,20 +123,19 @@ def _with_text(
 ) -> list[MessageRecord]:
     """Return up to *wanted* messages with readable text, from the session's edge inwards."""
     roles, role_params = _roles(keep_roles)
-    found: list[MessageRecord] = []
+    found: list[Row] = []
     if wanted == 0:
-        return found
+        return []
     for row in tx.stream(
         f"{SELECT_MESSAGE} WHERE {_SHOWN} AND {beyond}{roles} AND content IS NOT NULL "
         f"ORDER BY ordinal {direction}",
         (session_id, ordinal, *role_params),
     ):
-        message = message_record(row)
-        if text_of(message["content"]).strip():
-            found.append(message)
+        if text_of(message_record(row)["content"]).strip():
+            found.append(row)
             if len(found) == wanted:
                 break
-    return found
+    return message_records(tx, found)
 
 
 def _roles(keep_roles: Sequence[str] | None) -> tuple[str, Sequence[str]]:
@@ -150,8 +151,9 @@ def _require_count(name: str, value: int) -> None:
 
 _COLUMNS: Final = (
     "role, content, content_type, tool_call_id, tool_name, tool_calls, finish_reason, reasoning, "
-    "reasoning_content, reasoning_details, codex_reasoning_items, codex_message_items"
+    "reasoning_content, reasoning_details, codex_reasoning_items, codex_message_items, attachments"
 )
+_COLUMN_NAMES: Final = _COLUMNS.split(", ")
 _IN_FORCE: Final = "active = 1 AND compacted = 0"
 #: Items that are nothing but a payload say nothing to a model provider.
 _REPLAYED: Final = (
@@ -177,7 +179,11 @@ class TranscriptReplay:
         """See `SessionDB.get_messages_as_conversation`."""
         with self._store.provider.read() as tx:
             select = f"SELECT {_COLUMNS} FROM messages"
-            rows = _rows(tx, select, session_id, include_ancestors, include_inactive)
+            rows = restored(
+                tx,
+                _COLUMN_NAMES,
+                _rows(tx, select, session_id, include_ancestors, include_inactive),
+            )
         messages = _provider_messages(rows)
         if include_ancestors:
             messages = drop_repeated_questions(messages)
@@ -189,7 +195,7 @@ class TranscriptReplay:
         """Return the messages of a replay with all their columns."""
         with self._store.provider.read() as tx:
             rows = _rows(tx, SELECT_MESSAGE, session_id, include_ancestors, include_inactive)
-        return list(map(message_record, rows))
+            return message_records(tx, rows)
 
     def payloads(
         self,
@@ -204,7 +210,7 @@ class TranscriptReplay:
         seen, params = scope_condition(scope)
         with self._store.provider.read() as tx:
             rows = tx.all(
-                f"SELECT payload FROM messages WHERE session_id = ? AND {_IN_FORCE} "
+                f"SELECT payload, attachments FROM messages WHERE session_id = ? AND {_IN_FORCE} "
                 f"AND payload IS NOT NULL AND ordinal >= ? AND ordinal <= ? "
                 f"AND EXISTS (SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen}) "
                 f"ORDER BY ordinal DESC LIMIT ?",
@@ -217,6 +223,7 @@ class TranscriptReplay:
                     _NO_LIMIT if limit is None or limit < 0 else min(limit, _NO_LIMIT),
                 ),
             )
+            rows = list(restored(tx, ("payload", "attachments"), rows))
         return [decode_value(row[0]) for row in reversed(rows)]
 
 
@@ -260,6 +267,7 @@ def _provider_messages(rows: Iterable[Row]) -> list[ConversationMessage]:
         details,
         codex_reasoning,
         codex_message,
+        _,
     ) in rows:
         if content_type is not None:
             content = decode_content(content, content_type)  # noqa: PLW2901

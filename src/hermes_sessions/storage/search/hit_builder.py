@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.model.message import text_of
-from hermes_sessions.storage.codec import decode_content
+from hermes_sessions.model.message import text_of, without_base64
+from hermes_sessions.storage.codec import decode_searchable
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
@@ -232,7 +232,7 @@ def _context(
     before = tx.all(f"{columns} AND ordinal < ? {shown} DESC LIMIT 1", (session_id, ordinal))
     after = tx.all(f"{columns} AND ordinal >= ? {shown} LIMIT 2", (session_id, ordinal))
     return [
-        {"role": role, "content": _short(decode_content(content, content_type))}
+        {"role": role, "content": _short(decode_searchable(content, content_type))}
         for role, content, content_type, _ in (*before, *after)
     ]
 
@@ -240,7 +240,7 @@ def _context(
 def _short(content: Any) -> str:
     if content is None:
         return ""
-    text = text_of(content)
+    text = without_base64(text_of(content))
     if not text and not isinstance(content, str):
         text = "[multimodal content]"
     return text[: cluster_start(text, CONTEXT_LENGTH)]

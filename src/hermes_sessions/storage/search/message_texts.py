@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hermes_sessions.model.message import text_of
-from hermes_sessions.storage.codec import decode_content, from_json
+from hermes_sessions.model.message import text_of, without_base64
+from hermes_sessions.storage.codec import decode_searchable, from_json
 
 #: The columns that `texts_of` expects, in this order.
 DOCUMENT_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls")
@@ -23,7 +23,7 @@ def texts_of(
     """
     texts = []
     if content_type is not None:
-        content = decode_content(content, content_type)
+        content = decode_searchable(content, content_type)
     text = text_of(content)
     if _is_escaped_json(text):
         text = _unescaped(text)
@@ -33,7 +33,7 @@ def texts_of(
         texts.append(tool_name)
     if tool_calls:
         texts.extend(_texts_of_calls(from_json(tool_calls, tool_calls)))
-    return texts
+    return [without_base64(text) for text in texts]
 
 
 def time_of(value: Any) -> float:

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.errors import SchemaRefused
 from hermes_sessions.storage.provider import MigrationSteps
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 
-#: The level of this version, which does not write to a store that requires a higher one.
+#: The level that a new store requires.
 WRITER_LEVEL: Final = 1
 
 #: Backs up a store that has run these steps.
@@ -33,10 +34,10 @@ def require_known_level(level: int) -> None:
     Raises:
         SchemaRefused: the store requires a higher level than this version has.
     """
-    if level > WRITER_LEVEL:
+    if level > KNOWN_LEVEL:
         raise SchemaRefused(
             f"The store was changed by a newer version of Hermes Sessions (level {level}, this one "
-            f"knows {WRITER_LEVEL}). Update this program to write; reading still works."
+            f"knows {KNOWN_LEVEL}). Update this program to write; reading still works."
         )
 
 

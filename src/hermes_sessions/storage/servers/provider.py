@@ -462,6 +462,12 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _space(self, tx: ReadTransaction) -> Space:  # noqa: ARG002 - for subclasses
         return Space()
 
+    def require_level(self, tx: WriteTransaction, step: str, level: int) -> None:
+        """See `SessionDBProvider.require_level`."""
+        columns = ("name", "applied_at", "writer_level")
+        upsert = self.dialect.upsert("store_migrations", columns, ("name",), ("writer_level",))
+        tx.run(upsert, (step, time.time(), level))
+
     def steps(self) -> MigrationSteps:
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:

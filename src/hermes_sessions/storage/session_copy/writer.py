@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hermes_sessions.storage.provider import Row, SessionDBProvider, WriteTransaction, bulk_insert
+from hermes_sessions.storage.repositories.attachments import require_readers_of
 from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.session_copy.reader import Piece, SideRows, sessions_among
-from hermes_sessions.storage.tables import SESSIONS, Table
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
 
 _PARENT: Final = SESSIONS.copied_names.index("parent_session_id")
 
@@ -37,6 +38,8 @@ def insert_rows(
             some = [without_parent(row) for row in rows] if table is SESSIONS else rows
             found.setdefault(table.name, (table, []))[1].extend(some)
     for table, rows in found.values():
+        if table is MESSAGES:
+            require_readers_of(tx, target, rows)
         bulk_insert(tx, table.name, table.copied_names, rows)
         if rows and any(column.kind == "serial" for column in table.columns):
             target.after_explicit_ids(tx, table.name)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hermes_sessions.storage.codec import JSON
 from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.repositories.attachments import restored
 from hermes_sessions.storage.repositories.rows import MESSAGE_VALUES, STORED_FIELDS
 from hermes_sessions.storage.session_import.incoming_session import IncomingSession
 
@@ -21,6 +22,8 @@ _CONTENT: Final = STORED_FIELDS.index("content")
 _CONTENT_TYPE: Final = STORED_FIELDS.index("content_type")
 #: Positions whose texts are JSON: other programs may write the same value differently.
 _JSON: Final = frozenset(STORED_FIELDS.index(name) for name in ("tool_calls", *MESSAGE_VALUES))
+
+_COLUMNS: Final = ("ordinal", "active", "compacted", "attachments", *STORED_FIELDS)
 
 
 class Relation(Enum):
@@ -63,11 +66,11 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
             reason="it is in the trash: restore it or purge the trash, then import again",
         )
     known, ahead, changed = 0, False, []
-    for ordinal, active, compacted, *stored in tx.stream(
-        f"SELECT ordinal, active, compacted, {', '.join(STORED_FIELDS)} FROM messages "
-        f"WHERE session_id = ? ORDER BY ordinal",
+    for row in tx.stream(
+        f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal",
         (incoming.id,),
     ):
+        [[ordinal, active, compacted, _, *stored]] = restored(tx, _COLUMNS, [row])
         if known == len(incoming.messages):
             ahead = True
             break

@@ -25,7 +25,8 @@ from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
 from hermes_sessions.model.workspace import workspace_name
-from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
+from hermes_sessions.storage.codec import BASE64, JSON, decode_searchable, encode_content, to_json
+from hermes_sessions.storage.repositories.attachments import lift_values
 from hermes_sessions.storage.repositories.new_message import calls_in, require_size, stored_value
 from hermes_sessions.storage.repositories.rows import (
     EXPORTED_MESSAGE_COLUMNS,
@@ -38,6 +39,7 @@ from hermes_sessions.storage.repositories.rows import (
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
 from hermes_sessions.storage.session_copy.row_ids import MAX_KEPT_ID
 from hermes_sessions.storage.session_import import value_checks
+from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.tables import (
     MESSAGES,
     REWINDS,
@@ -128,7 +130,7 @@ class IncomingSession:
         return found
 
 
-def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingSession:
+def read_record(record: Any, *, store: StoreContext) -> IncomingSession:
     """Return the session that *record* describes.
 
     Raises:
@@ -137,10 +139,10 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
     if not isinstance(record, Mapping):
         raise InvalidInput(f"A session must be an object, not {type(record).__name__}.")
     session_id = _session_id(record)
-    messages, ours = _messages(record, max_message_bytes)
+    messages, ours = _messages(record, store)
     columns = _session_columns(record)
     columns["started_at"] = value_checks.first_known(
-        columns["started_at"], messages[0].values[_TIMESTAMP] if messages else None, now
+        columns["started_at"], messages[0].values[_TIMESTAMP] if messages else None, store.clock()
     )
     notes: list[str] = []
     columns["title"] = _title(record.get("title"), notes)
@@ -261,15 +263,13 @@ def _shows(message: IncomingMessage) -> bool:
 
 
 def _preview(message: IncomingMessage) -> str:
-    return preview_of(decode_content(message.values[_CONTENT], message.values[_CONTENT_TYPE]))
+    return preview_of(decode_searchable(message.values[_CONTENT], message.values[_CONTENT_TYPE]))
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _messages(
-    record: Mapping[str, Any], max_message_bytes: int
-) -> tuple[list[IncomingMessage], bool]:
+def _messages(record: Mapping[str, Any], store: StoreContext) -> tuple[list[IncomingMessage], bool]:
     """Return the checked messages, and whether they have our own shape or there are none."""
     stated = record.get("messages")
     if stated is None:
@@ -285,7 +285,8 @@ def _messages(
     for index, raw in enumerate(stated):
         try:
             message = _message(raw, index, fallback, ours=ours)
-            require_size((*message.values, message.extra), max_message_bytes)
+            stored = lift_values(message.values, store.attachments).values
+            require_size((*stored, message.extra), store.max_message_bytes)
             if message.ordinal <= ordinal:
                 raise InvalidInput("ordinals must be ascending.")
             external_id = message.values[_EXTERNAL_ID]

@@ -106,8 +106,7 @@ class ImportRun:
         self._invalid = {error["index"] for error in self._errors}
 
     def _read(self, record: Any) -> IncomingSession:
-        store = self._store
-        return read_record(record, now=store.clock(), max_message_bytes=store.max_message_bytes)
+        return read_record(record, store=self._store)
 
     # ── second pass ───────────────────────────────────────────────────────────────────────────
 
@@ -185,7 +184,7 @@ class ImportRun:
         begun = begin(tx, self._store, job.incoming, job.standing, job.shifts)
         self._ids.reserve(tx, self._store.provider, job.incoming.id)
         for span in job.spans():
-            add_messages(tx, job.incoming, job.standing, begun, span)
+            add_messages(tx, self._store, job.incoming, job.standing, begun, span)
         finish(tx, self._store, job.incoming, job.standing, begun)
         return begun
 
@@ -197,7 +196,7 @@ class ImportRun:
         def first(tx: WriteTransaction) -> WriteState:
             begun = begin(tx, self._store, incoming, standing, job.shifts)
             self._ids.reserve(tx, self._store.provider, incoming.id)
-            add_messages(tx, incoming, standing, begun, spans[0])
+            add_messages(tx, self._store, incoming, standing, begun, spans[0])
             return begun
 
         def last(tx: WriteTransaction) -> _Ties:
@@ -211,7 +210,7 @@ class ImportRun:
             begun = self._store.provider.write(first)
             self._ids.reserved = True
             for span in spans[1:]:
-                self._store.provider.write(partial(_add_part, job, begun, span))
+                self._store.provider.write(partial(_add_part, self._store, job, begun, span))
             ties = self._store.provider.write(last)
         except (SessionChanged, ConversationHeld) as obstacle:
             self._conflict(incoming.id, _reason(obstacle))
@@ -288,8 +287,10 @@ def _weight(message: IncomingMessage) -> int:
     return 1 + text // _TEXT_PER_WEIGHT
 
 
-def _add_part(job: _Job, begun: WriteState, span: range, tx: WriteTransaction) -> None:
-    add_messages(tx, job.incoming, job.standing, begun, span)
+def _add_part(
+    store: StoreContext, job: _Job, begun: WriteState, span: range, tx: WriteTransaction
+) -> None:
+    add_messages(tx, store, job.incoming, job.standing, begun, span)
 
 
 class _Edge(NamedTuple):

@@ -13,6 +13,11 @@ from typing import Any, Final
 
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.attachments import (
+    LiftedValues,
+    lift_values,
+    store_attachments,
+)
 from hermes_sessions.storage.repositories.leases import require_free
 from hermes_sessions.storage.repositories.messages import refresh_thread
 from hermes_sessions.storage.repositories.revisions import raise_revision
@@ -42,6 +47,7 @@ _MESSAGE_ROW: Final = (
     "compacted",
     "rewind_id",
     "extra",
+    "attachments",
 )
 _REWIND_ROW: Final = [column.name for column in REWINDS.columns if column.kind != "serial"]
 _INSERT_GENERATED: Final = (
@@ -225,6 +231,7 @@ def _rewind_ids_free(tx: ReadTransaction, ids: Sequence[int | None]) -> bool:
 
 def add_messages(
     tx: WriteTransaction,
+    store: StoreContext,
     incoming: IncomingSession,
     standing: ComparisonResult,
     begun: WriteState,
@@ -254,7 +261,13 @@ def add_messages(
         (following, sum(m.active and not m.compacted for m in part), incoming.id, expected),
     ):
         raise SessionChanged
-    rows = [_message_row(incoming.id, message, offset, begun) for message in part]
+    lifted = [lift_values(message.values, store.attachments) for message in part]
+    rows = [
+        _message_row(incoming.id, message, offset, begun, values)
+        for message, values in zip(part, lifted, strict=True)
+    ]
+    blobs = {m.ordinal + offset: one.blobs for m, one in zip(part, lifted, strict=True)}
+    store_attachments(tx, store, incoming.id, blobs)
     shift = begun.shift
     if shift is not None:
         ids = [(message.id or 0) + shift for message in part]
@@ -268,7 +281,11 @@ def add_messages(
 
 
 def _message_row(
-    session_id: str, message: IncomingMessage, offset: int, begun: WriteState
+    session_id: str,
+    message: IncomingMessage,
+    offset: int,
+    begun: WriteState,
+    lifted: LiftedValues,
 ) -> tuple[Any, ...]:
     rewind_id = message.rewind_id
     if rewind_id is not None:
@@ -276,11 +293,12 @@ def _message_row(
     return (
         session_id,
         message.ordinal + offset,
-        *message.values,
+        *lifted.values,
         message.active,
         message.compacted,
         rewind_id,
         message.extra,
+        lifted.attachments,
     )
 
 

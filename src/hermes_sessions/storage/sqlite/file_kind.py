@@ -12,6 +12,7 @@ import apsw
 
 from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.sqlite import migrations
+from hermes_sessions.storage.tables import ATTACHMENTS_LEVEL, ATTACHMENTS_STEP, KNOWN_LEVEL
 
 # A file without tables where a store used to be is an emptied store, not a new one.
 #
@@ -103,8 +104,9 @@ def identify_file(connection: apsw.Connection) -> FileKind:
             return FileKind(FileType.OTHER)
     if (steps := _steps_of_ours(connection)) is not None:
         # The dump lost the required level; unknown migrations mean that a newer version wrote it.
-        is_known = steps <= {step.name for step in migrations.MIGRATIONS}
-        return FileKind(FileType.UNMARKED, migrations.WRITER_LEVEL + (0 if is_known else 1))
+        level = ATTACHMENTS_LEVEL if ATTACHMENTS_STEP in steps else migrations.WRITER_LEVEL
+        is_known = steps <= {ATTACHMENTS_STEP, *(step.name for step in migrations.MIGRATIONS)}
+        return FileKind(FileType.UNMARKED, level if is_known else KNOWN_LEVEL + 1)
     version = _stated_version(connection)
     if version is None:
         return FileKind(FileType.OTHER)

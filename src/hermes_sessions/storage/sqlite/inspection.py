@@ -45,6 +45,7 @@ from hermes_sessions.storage.sqlite.file_kind import (
 from hermes_sessions.storage.sqlite.migrations import applied_migrations
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 
 _MAGIC: Final = b"SQLite format 3\0"
 #: The header byte for the kind of journal, and its value for a write-ahead log.
@@ -163,7 +164,7 @@ class FileInspection:
         """Whether this version must not write it."""
         kind, version = self.file_kind
         is_ours = kind in (FileType.OURS, FileType.UNMARKED)
-        return kind is FileType.LATER or (is_ours and version > migrations.WRITER_LEVEL)
+        return kind is FileType.LATER or (is_ours and version > KNOWN_LEVEL)
 
     def foreign_version(self) -> int | None:
         """Return ``schema_version`` if it is above that of this product, otherwise None."""

@@ -45,6 +45,7 @@ from hermes_sessions.storage.sqlite.migrations import (
 )
 from hermes_sessions.storage.sqlite.ofd_locks import install
 from hermes_sessions.storage.sqlite.wal_guard import has_neighbour
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 
 logger = Logger(__name__)
 
@@ -284,10 +285,10 @@ def _require_acceptable(
             f"it was opened read-only. Open it once for writing, as its owner."
         )
     is_ours = file_kind.kind in (FileType.OURS, FileType.UNMARKED)
-    if is_ours and file_kind.version > migrations.WRITER_LEVEL and not options.read_only:
+    if is_ours and file_kind.version > KNOWN_LEVEL and not options.read_only:
         raise SchemaRefused(
             f"{path} was written by a newer Hermes Sessions (level {file_kind.version}, this "
-            f"program knows {migrations.WRITER_LEVEL}); it was not changed. Update this program, "
+            f"program knows {KNOWN_LEVEL}); it was not changed. Update this program, "
             f"or open the store with read_only=True."
         )
     return file_kind.kind
@@ -445,9 +446,10 @@ def _mark(connection: apsw.Connection) -> None:
     """Restore the marks that a dump does not contain."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if identify_file(connection) == (FileType.UNMARKED, migrations.WRITER_LEVEL):
+        kind, level = identify_file(connection)
+        if kind is FileType.UNMARKED and level <= KNOWN_LEVEL:
             connection.pragma("application_id", migrations.APPLICATION_ID)
-            connection.pragma("user_version", migrations.WRITER_LEVEL)
+            connection.pragma("user_version", level)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -302,6 +303,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """Do nothing: AUTOINCREMENT continues above explicit ids by itself."""
+
+    def require_level(self, tx: WriteTransaction, step: str, level: int) -> None:
+        """See `SessionDBProvider.require_level`."""
+        tx.run("INSERT INTO store_migrations (name, applied_at) VALUES (?, ?)", (step, time.time()))
+        row = tx.one("SELECT user_version FROM pragma_user_version")
+        if row is not None and row[0] < level:
+            tx.run(f"PRAGMA user_version = {level:d}")
 
     def steps(self) -> MigrationSteps:
         """See `SessionDBProvider.steps`."""

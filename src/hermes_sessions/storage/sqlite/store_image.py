@@ -21,11 +21,11 @@ import apsw
 
 from hermes_sessions.errors import SchemaRefused, StoreCorrupt, StoreIOError
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import migrations
 from hermes_sessions.storage.sqlite.error_translation import translate, translated
 from hermes_sessions.storage.sqlite.file_access import create_private
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.tables import KNOWN_LEVEL
 
 logger = Logger(__name__)
 
@@ -203,10 +203,10 @@ def require_known_level(image: Path) -> None:
     """
     with opened_image(image) as connection:
         level = identify_file(connection).version
-    if level > migrations.WRITER_LEVEL:
+    if level > KNOWN_LEVEL:
         raise SchemaRefused(
             f"The store was written by a newer Hermes Sessions (level {level}, this program knows "
-            f"{migrations.WRITER_LEVEL}). Update this program, then try again."
+            f"{KNOWN_LEVEL}). Update this program, then try again."
         )
 
 

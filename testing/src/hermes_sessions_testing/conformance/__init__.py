@@ -35,6 +35,7 @@ import pytest
 
 #: One module per subject.
 SUBJECTS: Final = (
+    "attachments",
     "blobs",
     "compaction",
     "concurrency",
@@ -83,6 +84,7 @@ SUBJECTS: Final = (
 # Failures then show the values that were compared; it must happen before the modules are imported.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers")))
 
+from hermes_sessions_testing.conformance.attachments import TestAttachmentLifetime, TestAttachments
 from hermes_sessions_testing.conformance.blobs import TestBlobs
 from hermes_sessions_testing.conformance.compaction import TestCompaction, TestCompressionState
 from hermes_sessions_testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
@@ -164,6 +166,8 @@ __all__ = [
     "TestArchive",
     "TestArchiving",
     "TestAtomicity",
+    "TestAttachmentLifetime",
+    "TestAttachments",
     "TestBlobs",
     "TestClosing",
     "TestCompaction",

@@ -178,9 +178,9 @@ def _writer_level(subject: ExaminedStore) -> int:
 
 
 def _known_level() -> int:
-    from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
+    from hermes_sessions.storage.tables import KNOWN_LEVEL
 
-    return WRITER_LEVEL
+    return KNOWN_LEVEL
 
 
 # ── blocked writers ───────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ import apsw
 
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.attachments import require_readers
 from hermes_sessions.storage.repositories.lineage import Tie, join_families
 from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.stale_sessions import note_all
@@ -57,6 +58,7 @@ def rebuild(file: RowFile, provider: SQLiteSessionDBProvider) -> RebuildResult:
     rebuilt = RebuildResult({}, {}, {}, {}, {}, [], {}, [])
     provider.write_on_connection(lambda connection: _copy_all(file, connection, rebuilt))
     provider.write(_continue_ordinals)
+    provider.write(lambda tx: _require_readers(tx, provider))
     provider.write(lambda tx: _settle_lineage(tx, rebuilt))
     provider.write(lambda tx: _settle_sessions(tx, rebuilt))
     return rebuilt
@@ -307,6 +309,11 @@ def _continue_ordinals(tx: WriteTransaction) -> None:
         "UPDATE sessions SET next_ordinal = MAX(next_ordinal, COALESCE("
         "(SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = sessions.id), 1))"
     )
+
+
+def _require_readers(tx: WriteTransaction, provider: SQLiteSessionDBProvider) -> None:
+    if tx.one("SELECT 1 FROM messages WHERE attachments IS NOT NULL LIMIT 1") is not None:
+        require_readers(tx, provider)
 
 
 def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
