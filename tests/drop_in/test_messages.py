@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,6 +75,11 @@ class TestAppending:
         assert first["effect_disposition"] == "none"
         assert (second["api_content"], third["api_content"]) == (None, "sent")
         assert db.has_platform_message_id("s", 77)  # type: ignore[arg-type]
+
+    def test_without_a_role_or_a_session(self, db: SessionDB) -> None:
+        for session_id, role in (("s", None), ("missing", "user")):
+            with pytest.raises(sqlite3.IntegrityError):
+                db.append_message(session_id, role, "x")  # type: ignore[arg-type]
 
     def test_by_position(self, db: SessionDB) -> None:
         """The order of 0.13, then the later parameters."""
@@ -260,6 +266,7 @@ class TestRewinding:
         assert (result["rewound_count"], result["new_head_id"]) == (1, third - 1)
         assert keys(result["target_message"]) == MESSAGE_KEYS
         assert result["target_message"]["content"] == "three"
+        assert result["target_message"]["active"] == 1, "as it was"
         assert db.get_session("s")["rewind_count"] == 1
         assert db.rewind_to_message("s", target_message_id=first)["new_head_id"] is None
         assert db.message_count("s") == 3

@@ -63,6 +63,9 @@ class TestCreating:
         stored = db.get_session("s")
         assert {name: stored[name] for name in first | second} == first | second
         assert (stored["source"], stored["user_id"]) == ("telegram", "u")
+        db.create_session("t", "telegram")
+        db.create_session("t", "telegram", user_id="u", cwd="")
+        assert (db.get_session("t")["user_id"], db.get_session("t")["cwd"]) == (None, None)
         assert stored["started_at"] == started
 
     def test_ensuring(self, db: SessionDB) -> None:
@@ -125,7 +128,7 @@ class TestLists:
         db.append_message("old", "user", "later")
         rows = db.list_sessions_rich()
         assert [row["id"] for row in rows] == ["new", "old"], "the newest start first"
-        assert keys(rows[0]) == [*SESSION_KEYS, "preview", "last_active"]
+        assert keys(rows[0]) == [*SESSION_KEYS, "last_active", "preview"]
         compact = db.list_sessions_rich(compact_rows=True)
         assert set(keys(rows[0])) - set(keys(compact[0])) == {"system_prompt"}
         active = db.list_sessions_rich(order_by_last_active=True)
@@ -138,7 +141,7 @@ class TestLists:
         db.end_session("old", "compression")
         db.create_session("new", "cli", parent_session_id="old", cwd="/x")
         [row] = db.list_sessions_rich()
-        assert keys(row) == [*SESSION_KEYS, "preview", "last_active", "_lineage_root_id"]
+        assert keys(row) == [*SESSION_KEYS, "last_active", "preview", "_lineage_root_id"]
         assert (row["id"], row["_lineage_root_id"], row["cwd"]) == ("new", "old", "/x")
         assert db.session_count() == 2
         assert db.session_count(exclude_children=True) == 1
@@ -218,7 +221,7 @@ class TestLists:
     def test_the_keys_of_other_lists(self, db: SessionDB) -> None:
         db.create_session("cron_j_1", "cron")
         rows = [*db.list_cron_job_runs("j"), *db.search_sessions_by_id("CRON_J")]
-        assert [keys(row) for row in rows] == [[*SESSION_KEYS, "preview", "last_active"]] * 2
+        assert [keys(row) for row in rows] == [[*SESSION_KEYS, "last_active", "preview"]] * 2
 
 
 class TestChats:
@@ -258,6 +261,7 @@ class TestPruning:
         assert keys(rows[0]) == (
             "id source title model started_at ended_at message_count archived".split()
         )
+        assert db.list_prune_candidates(title_like="") == rows
         assert db.list_prune_candidates(older_than_days=1) == []
         assert db.list_prune_candidates(older_than_days=1, started_before=clock() + 1) == rows
         with pytest.raises(TypeError):

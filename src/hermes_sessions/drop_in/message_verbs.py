@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hermes_sessions.drop_in.conversations import client_shows_facts, conversation, repaired
@@ -12,9 +12,11 @@ from hermes_sessions.drop_in.shapes import (
     in_force,
     message_dict,
     message_dicts,
+    reshaped,
     session_dict,
+    window_dict,
 )
-from hermes_sessions.errors import InvalidInput
+from hermes_sessions.errors import ConstraintViolated, InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.sessiondb import SessionDB as Facade
 
@@ -50,7 +52,15 @@ class MessageVerbs(Facade):
         api_content: Any = None,
         **options: Any,
     ) -> int:
-        """Store one message at the end of a session and return its id."""
+        """Store one message at the end of a session and return its id.
+
+        Raises:
+            ConstraintViolated: the role is None, or there is no such session.
+        """
+        if role is None:
+            raise ConstraintViolated(
+                "NOT NULL constraint failed: messages.role. Pass a role, such as 'user'."
+            )
         given = given_message(
             {
                 "platform_message_id": platform_message_id,
@@ -125,13 +135,8 @@ class MessageVerbs(Facade):
             )
         )
 
-    def get_messages_around(self, *args: Any, **options: Any) -> Any:
-        """Return a window of messages with the keys of schema 22."""
-        return _reshaped(super().get_messages_around(*args, **options))
-
-    def get_anchored_view(self, *args: Any, **options: Any) -> Any:
-        """Return a window and the edges of the session, with the keys of schema 22."""
-        return _reshaped(super().get_anchored_view(*args, **options))
+    get_messages_around = reshaped(Facade.get_messages_around, window_dict)
+    get_anchored_view = reshaped(Facade.get_anchored_view, window_dict)
 
     def get_messages_as_conversation(
         self,
@@ -182,10 +187,30 @@ class MessageVerbs(Facade):
             )
         )
 
-    def search_messages(self, *args: Any, sort: Any = None, **options: Any) -> Any:
+    def search_messages(
+        self,
+        query: str | None,
+        source_filter: Sequence[str] | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        role_filter: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: Any = None,
+        include_inactive: bool = False,
+        **options: Any,
+    ) -> Any:
         """Return messages that match; an unknown order means relevance."""
-        known = sort if sort in _SORTS else None
-        return super().search_messages(*args, sort=known, **options)
+        return super().search_messages(
+            query,
+            source_filter,
+            exclude_sources,
+            role_filter,
+            limit,
+            offset,
+            sort=sort if sort in _SORTS else None,
+            include_inactive=include_inactive,
+            **options,
+        )
 
     # ── rewinds ───────────────────────────────────────────────────────────────────────────────
 
@@ -206,8 +231,8 @@ class MessageVerbs(Facade):
         target = message_id if target_message_id is None else target_message_id
         if target is None:
             raise TypeError("rewind_to_message() needs the id of a message")
-        result = super().rewind_to_message(session_id, target, **options)
         message = self._messages.find(session_id, target)
+        result = super().rewind_to_message(session_id, target, **options)
         return {
             "rewound_count": result["rewound_count"],
             "target_message": message_dict(message) if message else None,
@@ -308,13 +333,6 @@ class MessageVerbs(Facade):
         """Build the search index again from the messages; return how many indexes there are."""
         self.optimize_search(rebuild=True)
         return _SEARCH_INDEXES
-
-
-def _reshaped(view: Mapping[str, Any]) -> Record:
-    return {
-        name: message_dicts(value) if isinstance(value, list) else value
-        for name, value in view.items()
-    }
 
 
 def _exported(session: Mapping[str, Any], *more: str) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.drop_in.shapes import PRUNED_KEYS, session_dicts, session_or_none
+from hermes_sessions.drop_in.shapes import PRUNED_KEYS, reshaped, session_dicts, session_or_none
 from hermes_sessions.errors import ConstraintViolated, StoreClosed, StoreError
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.lineage import COMPRESSION
@@ -48,18 +48,13 @@ class SessionVerbs(Facade):
             raise ConstraintViolated(
                 "NOT NULL constraint failed: sessions.source. Pass a source, such as 'cli'."
             )
-        # Hermes passes an empty directory where it has none.
-        return super().create_session(
-            session_id, source, **options | {"cwd": options.get("cwd") or None}
-        )
+        given = options | {"cwd": options.get("cwd") or None}
+        if session_id and given.get("user_id") is not None and super().get_session(session_id):
+            del given["user_id"]  # Hermes leaves an existing session to its user, even to none.
+        return super().create_session(session_id, source, **given)
 
-    def get_session(self, session_id: str, **options: Any) -> Any:
-        """Return a session with the keys of schema 22, or None."""
-        return session_or_none(super().get_session(session_id, **options))
-
-    def get_session_by_title(self, title: str) -> Any:
-        """Return the session with exactly this title, or None."""
-        return session_or_none(super().get_session_by_title(title))
+    get_session = reshaped(Facade.get_session, session_or_none)
+    get_session_by_title = reshaped(Facade.get_session_by_title, session_or_none)
 
     def end_session(self, session_id: str, end_reason: str) -> None:
         """Mark a session as ended; the first reason and time win. A child that was created while
@@ -122,33 +117,17 @@ class SessionVerbs(Facade):
             )
         )
 
-    def search_sessions(self, *args: Any, **options: Any) -> Any:
-        """Return sessions, children included, with ``last_active``, newest activity first."""
-        return session_dicts(super().search_sessions(*args, **options))
-
-    def search_sessions_by_id(self, *args: Any, **options: Any) -> Any:
-        """Return the rows of `list_sessions_rich` with part of an id in their thread."""
-        return session_dicts(super().search_sessions_by_id(*args, **options))
-
-    def list_cron_job_runs(self, job_id: str, limit: int = 20, offset: int = 0) -> Any:
-        """Return the sessions that a cron job ran in, newest start first."""
-        return session_dicts(super().list_cron_job_runs(job_id, limit, offset))
-
-    def list_gateway_sessions(self, **options: Any) -> Any:
-        """Return the newest session of each messenger chat, with ``last_active``."""
-        return session_dicts(super().list_gateway_sessions(**options))
-
-    def find_latest_gateway_session_for_peer(self, **peer: Any) -> Any:
-        """Return the newest session of a chat that can go on, or None."""
-        return session_or_none(super().find_latest_gateway_session_for_peer(**peer))
-
-    def list_pending_handoffs(self) -> Any:
-        """Return the sessions that wait to be handed over, the one that started first first."""
-        return session_dicts(super().list_pending_handoffs())
-
-    def list_unlinked_telegram_sessions_for_user(self, **options: Any) -> Any:
-        """Return a person's Telegram sessions that have no topic, newest activity first."""
-        return session_dicts(super().list_unlinked_telegram_sessions_for_user(**options))
+    search_sessions = reshaped(Facade.search_sessions, session_dicts)
+    search_sessions_by_id = reshaped(Facade.search_sessions_by_id, session_dicts)
+    list_cron_job_runs = reshaped(Facade.list_cron_job_runs, session_dicts)
+    list_gateway_sessions = reshaped(Facade.list_gateway_sessions, session_dicts)
+    find_latest_gateway_session_for_peer = reshaped(
+        Facade.find_latest_gateway_session_for_peer, session_or_none
+    )
+    list_pending_handoffs = reshaped(Facade.list_pending_handoffs, session_dicts)
+    list_unlinked_telegram_sessions_for_user = reshaped(
+        Facade.list_unlinked_telegram_sessions_for_user, session_dicts
+    )
 
     def message_count(self, session_id: str | None = None, *, include_inactive: bool = True) -> int:
         """Return how many messages a session, or the whole store, has, of any kind."""
@@ -220,5 +199,5 @@ class SessionVerbs(Facade):
 
 def _age(older_than_days: float | None, filters: Mapping[str, Any]) -> float | None:
     """Return the age for the store, which refuses to prune without an age or a filter."""
-    is_filtered = any(value is not None for name, value in filters.items() if name != "on_progress")
+    is_filtered = any(filters[name] not in (None, "") for name in filters.keys() - {"on_progress"})
     return 0 if older_than_days is None and not is_filtered else older_than_days

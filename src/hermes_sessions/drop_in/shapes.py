@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ SESSION_KEYS: Final = (
     "archived",
 )
 #: What lists add to them.
-LISTED_KEYS: Final = (*SESSION_KEYS, "preview", "last_active", "_lineage_root_id")
+LISTED_KEYS: Final = (*SESSION_KEYS, "last_active", "preview", "_lineage_root_id")
 #: Columns of ``messages`` in schema 22.
 MESSAGE_KEYS: Final = (
     "id",
@@ -101,6 +102,18 @@ _ALIASES: Final = {"message_id": "platform_message_id"}
 _ZEROS: Final = ("expiry_finalized", "compression_fallback_streak", "observed")
 
 
+def reshaped(verb: Callable[..., Any], shape: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a method that does what *verb* does, with the signature of *verb*, and returns its
+    result in another shape.
+    """
+
+    @functools.wraps(verb)
+    def call(*args: Any, **options: Any) -> Any:
+        return shape(verb(*args, **options))
+
+    return call
+
+
 def session_dict(record: Mapping[str, Any]) -> Record:
     """Return a session with the keys of schema 22, and those that lists add, if it has them."""
     return _with_keys(record, LISTED_KEYS)
@@ -126,6 +139,14 @@ def message_dict(record: Mapping[str, Any]) -> Record:
 def message_dicts(records: Iterable[Mapping[str, Any]]) -> list[Record]:
     """Return `message_dict` of each."""
     return [message_dict(record) for record in records]
+
+
+def window_dict(window: Mapping[str, Any]) -> Record:
+    """Return a window of messages, with `message_dict` of each."""
+    return {
+        name: message_dicts(value) if isinstance(value, list) else value
+        for name, value in window.items()
+    }
 
 
 def in_force(records: Iterable[Mapping[str, Any]]) -> list[Record]:

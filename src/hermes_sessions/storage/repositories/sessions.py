@@ -246,8 +246,10 @@ class Sessions:
                 "last_active": values["started_at"],
             }
         )
+        # Branch and repository belong to a directory: a child with its own has its own.
+        own = PLACE_COLUMNS if row.get("cwd") is not None else ()
         for name, inherited in edge.thread.items():
-            if row.get(name) is None:
+            if row.get(name) is None and name not in own:
                 row[name] = inherited
         marks = ", ".join("?" * len(_CREATED))
         tx.run(

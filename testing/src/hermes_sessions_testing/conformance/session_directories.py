@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
-from hermes_sessions_testing.conformance.helpers import ids, session
+from hermes_sessions_testing.conformance.helpers import compress, ids, session
 
 
 class TestSessionDirectories:
@@ -35,6 +35,20 @@ class TestSessionDirectories:
         db.update_session_cwd("missing", "/no/x")
         assert (session(db, "s")["cwd"], session(db, "s")["git_branch"]) == ("/no/w", None)
         assert len(db.list_workspaces()) == 1
+
+    def test_the_directory_of_a_child(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Without one of its own it works where its parent does; with one, it has its own branch
+        and repository.
+        """
+        db.create_session("s", "cli", cwd="/no/w")
+        db.update_session_cwd("s", "/no/w", "main", "/no")
+        compress(db, clock, "s", "same")
+        compress(db, clock, "same", "other", cwd="/no/x")
+        places = [
+            [session(db, one)[name] for name in ("cwd", "git_branch", "git_repo_root")]
+            for one in ("same", "other")
+        ]
+        assert places == [["/no/w", "main", "/no"], ["/no/x", None, None]]
 
     def test_directories_in_use(self, db: SessionDB, clock: FrozenClock) -> None:
         """Each is there once, over all sessions, children too."""
