@@ -275,7 +275,7 @@ def test_what_filters_removed(filled: Hermes) -> None:
     assert result.code == 2
     arguments = ["search", "--until", "2025-03-02", "--", "part", "-role:tool", "-has:title"]
     result = filled.call("sessions", *arguments)
-    assert account(result) == "Nothing found. Filtered out: 3 by not has title.\n"
+    assert account(result) == "Nothing found. Filtered out: 3 by -has title.\n"
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def test_what_identifies_a_project() -> None:
     ("place", "name"),
     [
         (Place("/work/copy", "/work/copy", None, "git@host:team/app.git"), "app"),
+        (Place("/work/copy", "/work/copy", None, "https://github.com/Nous/Hermes.git"), "Hermes"),
+        (Place("/work/copy", "/work/copy", None, "https://host/team/my%20app"), "my app"),
         (Place("/work/app/src", "/work/app", None, None, "abc"), "app"),
         (Place("/work/notes"), "notes"),
         (Place("/"), "/"),

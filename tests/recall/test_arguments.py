@@ -239,6 +239,7 @@ def test_the_schema_describes_every_argument() -> None:
         "source",
         "after",
         "before",
+        "workspace",
         "session_id",
         "around_message_id",
         "window",

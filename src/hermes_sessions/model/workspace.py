@@ -53,8 +53,13 @@ class Place(NamedTuple):
     def name(self) -> str:
         """Return a name for the project: that of its remote, or of its directory."""
         address = self.identities()[0]
-        whole = address if address.startswith("remote:") else self.root
-        return posixpath.basename(whole.rstrip("/"))[:MAX_NAME_LENGTH] or "/"
+        if self.remote is None or not address.startswith("remote:"):
+            return posixpath.basename(self.root.rstrip("/"))[:MAX_NAME_LENGTH] or "/"
+        name = posixpath.basename(address)
+        # The identity may be in lower case, the URL is as people write it.
+        start = self.remote.lower().rfind(name.lower())
+        spelled = self.remote[start : start + len(name)] if start >= 0 else name
+        return spelled[:MAX_NAME_LENGTH]
 
 
 def workspace_name(name: Any) -> str:

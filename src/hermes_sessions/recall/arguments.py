@@ -26,6 +26,8 @@ WINDOWS: Final = (1, 20)
 TOKENS: Final = (500, 50_000)
 DEFAULT_ROLES: Final = ("user", "assistant")
 SORTS: Final = ("relevance", "newest", "oldest")
+#: The workspace of the current conversation.
+CURRENT: Final = "current"
 #: Longer queries are cut.
 LONGEST_QUERY: Final = 1_000
 _MOST_NAMES: Final = 50
@@ -44,6 +46,8 @@ class RecallArguments:
     #: Seconds since the epoch.
     after: float | None = None
     before: float | None = None
+    #: The id or name of a workspace, or `CURRENT`.
+    workspace: str | None = None
     session_id: str | None = None
     around_message_id: int | None = None
     window: int = DEFAULT_WINDOW
@@ -89,6 +93,7 @@ def read_arguments(
         sources=_sources(given.get("source")),
         after=_moment("after", given.get("after"), now, zone, notes),
         before=_moment("before", given.get("before"), now, zone, notes),
+        workspace=_text(given.get("workspace")) or None,
         session_id=session_id,
         around_message_id=around,
         window=_whole(given.get("window"), DEFAULT_WINDOW, WINDOWS),

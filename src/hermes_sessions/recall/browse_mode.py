@@ -96,7 +96,13 @@ def _recent(
 ) -> Iterator[SessionListing]:
     """Yield sessions that were active in the requested period, latest first."""
     for offset in range(0, _LOOKED_AT, _PAGE):
-        page = store.list_recent(source=source, exclude_sources=exclude, limit=_PAGE, offset=offset)
+        page = store.list_recent(
+            source=source,
+            exclude_sources=exclude,
+            workspace=arguments.workspace,
+            limit=_PAGE,
+            offset=offset,
+        )
         for session in page:
             if arguments.after is not None and session["last_active"] < arguments.after:
                 return

@@ -174,6 +174,7 @@ def _question(context: RecallContext, arguments: RecallArguments) -> RecallQuery
         sources=arguments.sources,
         after=arguments.after,
         before=arguments.before,
+        workspaces=() if arguments.workspace is None else (arguments.workspace,),
         exclude_conversations=context.excluded_conversations(arguments.exclude),
     )
     return RecallQuery(

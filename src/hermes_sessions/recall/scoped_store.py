@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.model.scope import Scope
+from hermes_sessions.recall.arguments import CURRENT
 from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
         MessageWindow,
         SessionListing,
         SessionRecord,
+        WorkspaceRecord,
     )
+
+#: Workspaces that an error names.
+_WORKSPACES_NAMED: Final = 5
 
 # Sources other than human conversations, and how their sessions are treated.
 
@@ -90,12 +95,19 @@ class ScopedStore:
         return self._db.list_conversation(session_id, scope=self._scope)
 
     def list_recent(
-        self, *, source: str | None, exclude_sources: Sequence[str], limit: int, offset: int
+        self,
+        *,
+        source: str | None,
+        exclude_sources: Sequence[str],
+        workspace: str | None = None,
+        limit: int,
+        offset: int,
     ) -> list[SessionListing]:
         """Return individual sessions that have messages, latest activity first."""
         return self._db.list_sessions_rich(
             source=source,
             exclude_sources=exclude_sources,
+            workspace=workspace,
             limit=limit,
             offset=offset,
             # Not threads: a thread continued by another user would be hidden by its tip.
@@ -104,6 +116,14 @@ class ScopedStore:
             compact_rows=True,
             scope=self._scope,
         )
+
+    def find_workspaces(self, name: str) -> list[WorkspaceRecord]:
+        """See `SessionDB.find_workspaces`."""
+        return self._db.find_workspaces(name, scope=self._scope)
+
+    def list_workspaces(self) -> list[WorkspaceRecord]:
+        """See `SessionDB.list_workspaces`."""
+        return self._db.list_workspaces(scope=self._scope)
 
     def list_messages(self, session_id: str, *, limit: int, offset: int = 0) -> list[MessageRecord]:
         """Return messages of a session, in order."""
@@ -168,6 +188,25 @@ class RecallContext:
                 "That session belongs to the current conversation; session_search is for past ones."
             )
         return session
+
+    def workspace(self, name: str, current_session_id: str | None) -> str:
+        """Return the name or id of the workspace that an argument means.
+
+        Raises:
+            NotFound: there is none; the message names some that exist.
+        """
+        if name.lower() == CURRENT:
+            session = self.store.find_session(current_session_id or "")
+            if session is None or session["workspace_id"] is None:
+                raise NotFound(
+                    "The current conversation belongs to no workspace. Leave workspace out."
+                )
+            return session["workspace_id"]
+        if not self.store.find_workspaces(name):
+            known = [label(workspace["name"]) or "" for workspace in self.store.list_workspaces()]
+            latest = ", ".join(known[:_WORKSPACES_NAMED]) or "none"
+            raise NotFound(f"There is no workspace {name!r}. The latest are: {latest}.")
+        return name
 
     def excluded_conversations(self, session_ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return the ids of the current conversation and of the named sessions' conversations."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
@@ -35,6 +35,7 @@ def session_search(
     source: str | Sequence[str] | None = None,
     after: str | float | None = None,
     before: str | float | None = None,
+    workspace: str | None = None,
     session_id: str | None = None,
     around_message_id: int | None = None,
     window: int = 5,
@@ -70,6 +71,7 @@ def session_search(
         "source": source,
         "after": after,
         "before": before,
+        "workspace": workspace,
         "session_id": session_id,
         "around_message_id": around_message_id,
         "window": window,
@@ -129,6 +131,9 @@ class _ToolCall:
 
     def _shape(self, arguments: RecallArguments) -> Record:
         context = self._asker()
+        if arguments.workspace is not None and arguments.mode in ("browse", "discover"):
+            workspace = context.workspace(arguments.workspace, self.current_session_id)
+            arguments = replace(arguments, workspace=workspace)
         match arguments.mode:
             case "browse":
                 return browse(context, arguments)

@@ -33,7 +33,7 @@ _DESCRIPTION: Final = (
 _QUERY: Final = (
     'What to look for: words (all required), "exact phrase", AND or +word, OR, NOT or -word, '
     "prefix*, *inside*, parentheses; filters such as source:telegram role:tool tool:terminal "
-    'after:7d before:2026-05-01 in:"title" model:name has:error.'
+    'after:7d before:2026-05-01 in:"title" model:name workspace:name tag:name has:error.'
 )
 
 #: The tool in the form of OpenAI's function calling.
@@ -73,6 +73,10 @@ TOOL_SCHEMA: Final[dict[str, Any]] = {
                     "description": "Only from then on: 2026-05-01, 2026-05, 12h, 7d, yesterday.",
                 },
                 "before": {"type": "string", "description": "Only before then; as for after."},
+                "workspace": {
+                    "type": "string",
+                    "description": "Only conversations of this project: its name, or current.",
+                },
                 "session_id": {
                     "type": "string",
                     "description": "A session to open, as returned by an earlier call.",

@@ -72,7 +72,7 @@ def _count(shown: int, report: SearchReport) -> str:
 def _removed(name: str, number: int, report: SearchReport) -> str:
     # Counting stops at a limit, with the filter and without it.
     more = "+" if number + report.total >= COUNT_LIMIT else ""
-    excluded = name.removeprefix("exclude_")
+    excluded = name.removeprefix("exclude_").removeprefix("not ")
     label = _FILTERS.get(excluded, excluded)
     return f"{number:,}{more} by {'-' if excluded != name else ''}{label}"
 

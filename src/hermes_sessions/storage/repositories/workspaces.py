@@ -149,7 +149,8 @@ class Workspaces:
 
 
 def workspace_of(tx: WriteTransaction, place: Place, now: float) -> str:
-    """Return the id of the workspace of a place; add it if it is new.
+    """Return the id of the workspace of a place; add it if it is new, with the earlier sessions of
+    the same directory that have none.
 
     A project that has got a repository or a remote since keeps its workspace.
     """
@@ -161,7 +162,14 @@ def workspace_of(tx: WriteTransaction, place: Place, now: float) -> str:
     )
     known = _at(map(_Workspace._make, rows), place)
     if known is None:
-        return _insert(tx, place, now)
+        workspace_id = _insert(tx, place, now)
+        # Sessions of programs that recorded the directory alone.
+        tx.run(
+            "UPDATE sessions SET workspace_id = ? "
+            "WHERE workspace_id IS NULL AND (git_repo_root = ? OR cwd = ?)",
+            (workspace_id, place.root, place.root),
+        )
+        return workspace_id
     if (known.identity, known.path) != (identities[0], place.root):
         tx.run(
             "UPDATE workspaces SET identity = ?, path = ? WHERE id = ?",

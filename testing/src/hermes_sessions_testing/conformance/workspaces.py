@@ -88,6 +88,23 @@ class TestWorkspaces:
         assert session(db, "moved")["workspace_id"] is None
         assert at(db, api)["sessions"] == 4
 
+    def test_earlier_sessions_of_the_directory(
+        self, db: SessionDB, projects: tuple[Path, Path]
+    ) -> None:
+        """Behaviour 122: those that were stored without a workspace belong to it, too."""
+        api, web = (str(folder.resolve()) for folder in projects)
+        db.import_sessions(
+            [
+                {"id": "a", "source": "cli", "cwd": api},
+                {"id": "b", "source": "cli", "cwd": f"{api}/src", "git_repo_root": api},
+                {"id": "w", "source": "cli", "cwd": web},
+            ]
+        )
+        assert db.list_workspaces() == []
+        db.create_session("new", "cli", cwd=api)
+        assert set(listed(db, workspace="api")) == {"a", "b", "new"}
+        assert session(db, "w")["workspace_id"] is None
+
     def test_what_is_not_a_directory(self, db: SessionDB, projects: tuple[Path, Path]) -> None:
         """Behaviour 122: one that is gone counts, what cannot be a path does not."""
         gone = projects[0] / "gone"
