@@ -304,8 +304,6 @@ def _messages(record: Mapping[str, Any], store: StoreContext) -> tuple[list[Inco
 
 
 _EXTERNAL_ID: Final = STORED_FIELDS.index("external_id")
-
-
 _CHECKED_COLUMNS: Final = (
     *((name, value_checks.text) for name in MESSAGE_TEXTS),
     *((name, value_checks.json_text) for name in MESSAGE_JSON),

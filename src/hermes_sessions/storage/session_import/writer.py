@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.storage.codec import to_json
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    WriteTransaction,
+    bulk_insert,
+    placeholders,
+)
 from hermes_sessions.storage.repositories.attachments import (
     LiftedValues,
     lift_values,
@@ -50,13 +55,6 @@ _MESSAGE_ROW: Final = (
     "attachments",
 )
 _REWIND_ROW: Final = [column.name for column in REWINDS.columns if column.kind != "serial"]
-_INSERT_GENERATED: Final = (
-    f"INSERT INTO messages ({', '.join(_MESSAGE_ROW)}) VALUES ({placeholders(len(_MESSAGE_ROW))})"
-)
-_INSERT_EXPLICIT: Final = (
-    f"INSERT INTO messages (id, {', '.join(_MESSAGE_ROW)}) "
-    f"VALUES ({placeholders(len(_MESSAGE_ROW) + 1)})"
-)
 #: What was decided in this store about a session that the import extends.
 _STAYS: Final = frozenset("started_at archived_at pinned_at metadata tags workspace_id".split())
 #: Columns that an extended session updates; its title and lineage stay, too.
@@ -272,11 +270,12 @@ def add_messages(
     if shift is not None:
         ids = [(message.id or 0) + shift for message in part]
         if span.start == first or not is_any_id_taken(tx, "messages", ids):
-            tx.run_many(_INSERT_EXPLICIT, ((i, *row) for i, row in zip(ids, rows, strict=True)))
+            numbered = [(i, *row) for i, row in zip(ids, rows, strict=True)]
+            bulk_insert(tx, "messages", ("id", *_MESSAGE_ROW), numbered)
             return following
         # Another writer's messages took some of these ids since the first part was written.
         begun.shift = None
-    tx.run_many(_INSERT_GENERATED, rows)
+    bulk_insert(tx, "messages", _MESSAGE_ROW, rows)
     return following
 
 

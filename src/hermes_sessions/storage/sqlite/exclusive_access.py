@@ -35,8 +35,6 @@ except ImportError:  # Windows has no fcntl, so there are no turns.
 
 
 _CHUNK: Final = 1024 * 1024
-
-
 _SECTOR: Final = 4096
 
 

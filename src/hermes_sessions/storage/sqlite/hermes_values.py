@@ -24,14 +24,8 @@ from hermes_sessions.storage.tables import MESSAGES, SESSIONS
 
 #: Marks lists and objects inside the text of the old layout.
 _MARK: Final = "\x00json:"
-
-
 _NUL: Final = "\x00"
-
-
 _ESCAPE: Final = "\ufdd0"
-
-
 Value = str | bytes | int | float | None
 
 

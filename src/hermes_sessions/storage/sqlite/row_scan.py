@@ -170,17 +170,10 @@ def _read_bytes(
     connection: apsw.Connection, table: str, columns: Sequence[str], first: int
 ) -> ScannedRow:
     """Read the row at or after *first* whose text could not be decoded."""
-    names = ", ".join(
-        f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) "
-        f"ELSE {name} END"
-        for name in map(quoted, columns)
-    )
     row = connection.execute(
-        f"SELECT rowid, {names} FROM {quoted(table)} WHERE rowid >= ? ORDER BY rowid LIMIT 1",
+        f"SELECT {_as_bytes(('rowid', *columns))} FROM {quoted(table)} "
+        f"WHERE rowid >= ? ORDER BY rowid LIMIT 1",
         (first,),
     ).get
-    values = [
-        decode_lossless(value) if is_text else value
-        for is_text, value in zip(row[1::2], row[2::2], strict=True)
-    ]
-    return ScannedRow(row[0], values, undecodable=True)
+    rowid, *values = _decoded(row)
+    return ScannedRow(rowid, values, undecodable=True)

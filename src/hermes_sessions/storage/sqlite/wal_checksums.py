@@ -33,14 +33,8 @@ Sums = tuple[int, int]
 
 #: The bytes before the page in a frame: page number, database size, salts, checksum.
 FRAME_HEADER: Final = 24
-
-
 _PAIR: Final = 8
-
-
 _FIRST_OF_PAGE: Final = FRAME_HEADER // _PAIR
-
-
 _WORD: Final = 0xFFFFFFFF
 #: How often two words may be added before a sum overflows 64 bits, with some margin (22).
 _ROUND: Final = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -65,6 +65,24 @@ def judge(
     if merge is None:
         return Verdict.CONFLICT, reason
     return (Verdict.COPY if merge == "overwrite" else Verdict.SKIP), reason
+
+
+def judge_all(
+    wanted: Mapping[str, ChecksummedSession],
+    target: SessionDBProvider | None,
+    ledger: Ledger,
+    merge: Merge | None,
+) -> Iterator[tuple[str, ChecksummedSession, str | None, Verdict, str]]:
+    """Yield sessions of the source with their entry in the ledger, what to do, and why."""
+    found: dict[str, ChecksummedSession] = {}
+    entries: dict[str, str] = {}
+    if target is not None:
+        with target.read() as tx:
+            found = checksum_sessions(tx, list(wanted))
+            entries = ledger.entries(tx, "sessions", list(wanted))
+    for session_id, summed in wanted.items():
+        entry = entries.get(session_id)
+        yield session_id, summed, entry, *judge(summed, found.get(session_id), entry, merge)
 
 
 class Comparison(NamedTuple):
@@ -157,14 +175,7 @@ def plan(
     for page in pages(source, since):
         with source.read() as tx:
             wanted = checksum_sessions(tx, page)
-        found: dict[str, ChecksummedSession] = {}
-        entries: dict[str, str] = {}
-        if target is not None:
-            with target.read() as tx:
-                found = checksum_sessions(tx, page)
-                entries = ledger.entries(tx, "sessions", page)
-        for session_id, summed in wanted.items():
-            verdict, reason = judge(summed, found.get(session_id), entries.get(session_id), merge)
+        for session_id, summed, _, verdict, reason in judge_all(wanted, target, ledger, merge):
             if verdict is Verdict.COPY:
                 found_plan.copied += 1
                 found_plan.copied_messages += summed.messages

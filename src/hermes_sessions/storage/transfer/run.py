@@ -39,7 +39,7 @@ from hermes_sessions.storage.store_context import StoreContext
 from hermes_sessions.storage.transfer.blob_copy import copy_blobs
 from hermes_sessions.storage.transfer.comparison import (
     Verdict,
-    judge,
+    judge_all,
     number_of_sessions,
     require_different,
     require_room,
@@ -250,24 +250,19 @@ class Transfer:
             self._tie(left)
             with self._source.read() as tx:
                 wanted = checksum_sessions(tx, left)
-            again = self._judge_all(left, wanted, is_last=attempt == _ATTEMPTS - 1)
+            again = self._judge_all(wanted, is_last=attempt == _ATTEMPTS - 1)
             if not again:
                 return
             self._copy(again, is_counted=False)
             left = again
 
-    def _judge_all(
-        self, ids: Sequence[str], wanted: dict[str, ChecksummedSession], *, is_last: bool
-    ) -> list[str]:
+    def _judge_all(self, wanted: dict[str, ChecksummedSession], *, is_last: bool) -> list[str]:
         """Count the equal sessions; return those to copy."""
-        with self._target.read() as tx:
-            found = checksum_sessions(tx, ids)
-            entries = self._ledger.entries(tx, "sessions", ids)
         again = []
         proven: list[tuple[str, str]] = []
-        for session_id, summed in wanted.items():
-            entry = entries.get(session_id)
-            verdict, reason = judge(summed, found.get(session_id), entry, self._merge)
+        for session_id, summed, entry, verdict, reason in judge_all(
+            wanted, self._target, self._ledger, self._merge
+        ):
             if verdict is Verdict.SAME:
                 self._report.sessions += 1
                 self._report.messages += summed.messages
@@ -277,8 +272,8 @@ class Transfer:
                 self._report.skipped.append(session_id)
             elif verdict is Verdict.CONFLICT or is_last:
                 untitled = session_id in self._report.untitled
-                reason = reason or (_TITLE_TAKEN if untitled else _MOVING)
-                self._report.differences.append(Difference(session_id, reason))
+                what = reason or (_TITLE_TAKEN if untitled else _MOVING)
+                self._report.differences.append(Difference(session_id, what))
             else:
                 again.append(session_id)
                 if reason and session_id not in self._report.overwritten:

@@ -27,8 +27,6 @@ from hermes_sessions.storage.care.backups.container import Container, opened
 
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
 _SPARE_BYTES: Final = 1024 * 1024
 
 

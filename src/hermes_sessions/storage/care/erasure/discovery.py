@@ -22,8 +22,6 @@ from hermes_sessions.storage.repositories.state_documents import SESSION, USER
 
 
 _BY_SESSION: Final = ("messages",)
-
-
 _BY_LANE: Final = ("mailbox", "outbox")
 
 

@@ -34,8 +34,6 @@ from hermes_sessions.storage.store_context import StoreContext
 
 
 INDEX = "search index"
-
-
 FILES = "store files"
 
 

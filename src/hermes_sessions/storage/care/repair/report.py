@@ -12,8 +12,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 #: auto: the sqlite3 tool if it supports recovery, row by row otherwise.
 Way = Literal["auto", "tool", "rows"]
-
-
 DEFAULT_KEEP: Final = 3
 
 

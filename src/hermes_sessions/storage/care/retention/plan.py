@@ -31,11 +31,7 @@ from hermes_sessions.storage.store_context import StoreContext
 
 #: The ``state_meta`` key of the approval.
 APPROVAL_KEY: Final = "retention_consent"
-
-
 _DAY: Final = 86400.0
-
-
 _COLUMNS: Final = (
     "conversation_id",
     "id",

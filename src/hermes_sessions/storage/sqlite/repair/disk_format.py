@@ -16,20 +16,10 @@ from hermes_sessions.storage.sqlite.migrations import APPLICATION_ID
 
 
 _LENGTH: Final = 100
-
-
 _MAGIC: Final = b"SQLite format 3\0"
-
-
 _PAGE_SIZES: Final = (4096, 1024, 2048, 8192, 16384, 32768, 65536, 512)
-
-
 _TREE_PAGES: Final = frozenset((2, 5, 10, 13))
-
-
 _BYTES_LOOKED_AT: Final = 8 * 1024 * 1024
-
-
 _LARGEST: Final = 65536
 
 

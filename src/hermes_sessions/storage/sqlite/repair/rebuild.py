@@ -6,7 +6,7 @@ two messages with one position, a title of two sessions, a missing session whose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -21,14 +21,34 @@ from hermes_sessions.storage.sqlite.hermes_values import decode_lossless
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.repair.row_file import RowFile
 from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted
-
-#: Rebuilt, or written by the new file itself.
-_SKIPPED_TABLES: Final = frozenset(
-    "search_index search_state search_queue search_titles stale_sessions store_migrations "
-    "schema_version".split()
+from hermes_sessions.storage.tables import (
+    ALL_TABLES,
+    MESSAGES,
+    SEARCH_TABLES,
+    SESSIONS,
+    STALE_TABLES,
+    Column,
+    Kind,
+    Table,
 )
-_FIRST: Final = ("sessions", "messages")
-_DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0, "BLOB": b""}
+
+#: All but what is derived; sessions and messages first, because the others refer to them.
+_TABLES: Final = (
+    SESSIONS,
+    MESSAGES,
+    *sorted(
+        set(ALL_TABLES) - {SESSIONS, MESSAGES, *SEARCH_TABLES, *STALE_TABLES},
+        key=lambda table: table.name,
+    ),
+)
+_DEFAULT_VALUES: Final[dict[Kind, Any]] = {
+    "name": "",
+    "text": "",
+    "real": 0.0,
+    "serial": 0,
+    "integer": 0,
+    "bytes": b"",
+}
 _TIES: Final = "SELECT id, parent_session_id, conversation_id, started_at FROM sessions"
 _LOST_SOURCE: Final = "unknown"
 
@@ -67,57 +87,28 @@ def rebuild(file: RowFile, provider: SQLiteSessionDBProvider) -> RebuildResult:
 def _copy_all(file: RowFile, connection: apsw.Connection, rebuilt: RebuildResult) -> None:
     # The order in a damaged file is random; dangling references are resolved afterwards.
     connection.pragma("defer_foreign_keys", 1)
-    known = _own_tables(connection)
     found = {name.lower(): name for name in file.tables()}
-    for table in (*_FIRST, *(name for name in known if name not in _FIRST)):
-        if table in found:
-            _copy(file, found[table], connection, table, rebuilt)
+    for table in _TABLES:
+        if table.name in found:
+            _copy(file, found[table.name], connection, table, rebuilt)
         else:
-            rebuilt.absent.append(table)
+            rebuilt.absent.append(table.name)
     _add_missing_sessions(connection, rebuilt)
     _repair_ordinals(connection, rebuilt)
     _drop_orphaned_rows(connection, rebuilt)
     _continue_ids(file, connection)
 
 
-def _own_tables(connection: apsw.Connection) -> list[str]:
-    rows = connection.execute(
-        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
-        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-    ).fetchall()
-    return [str(row[0]) for row in rows if row[0] not in _SKIPPED_TABLES]
-
-
-class _Column(NamedTuple):
-    name: str
-    kind: str
-    required: bool
-    default: str | None
-    is_key: bool
-
-
-def _columns(connection: apsw.Connection, table: str) -> list[_Column]:
-    return [
-        _Column(str(name), str(kind), bool(required), _text(default), bool(key))
-        for name, kind, required, default, key in connection.execute(
-            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) '
-            "WHERE hidden = 0",
-            (table,),
-        ).fetchall()
-    ]
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
 class _TableCopy:
     """The transfer of one table's rows into the new file."""
 
-    def __init__(self, connection: apsw.Connection, table: str, present: Sequence[str]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, declared: Table, present: Collection[str]
+    ) -> None:
         self._connection = connection
-        self._table = table
-        self.columns = [c for c in _columns(connection, table) if c.name in present]
+        self._table = table = declared.name
+        self._key = declared.key
+        self.columns = [c for c in declared.columns if c.name in present and not c.generated]
         self._place = {column.name: number for number, column in enumerate(self.columns)}
         names = ", ".join(quoted(column.name) for column in self.columns)
         marks = ", ".join("?" * len(self.columns))
@@ -132,7 +123,10 @@ class _TableCopy:
     def take(self, raw: Sequence[Any]) -> None:
         """Write a row as it is, or defer it."""
         self.read += 1
-        row = [_fitting(column, value) for column, value in zip(self.columns, raw, strict=True)]
+        row = [
+            _fitting(column, value, is_key=column.name in self._key)
+            for column, value in zip(self.columns, raw, strict=True)
+        ]
         if self._table == "messages" and row[self._place.get("ordinal", 0)] is None:
             self.notes.append(f"messages {row[0]}: a part of it is lost; it was moved to the end")
         if any(map(_is_damaged, self.columns, raw)):
@@ -186,38 +180,38 @@ _CONFLICT_RESOLUTIONS: Final = {
 
 
 def _copy(
-    file: RowFile, name: str, connection: apsw.Connection, table: str, rebuilt: RebuildResult
+    file: RowFile, name: str, connection: apsw.Connection, table: Table, rebuilt: RebuildResult
 ) -> None:
     present = {column.lower(): column for column in file.columns(name)}
-    copying = _TableCopy(connection, table, list(present))
+    copying = _TableCopy(connection, table, present)
     for raw in file.rows(name, [present[column.name] for column in copying.columns]):
         copying.take(raw)
     copying.finish()
-    rebuilt.read[table] = copying.read
-    rebuilt.written[table] = copying.written
+    rebuilt.read[table.name] = copying.read
+    rebuilt.written[table.name] = copying.written
     if copying.duplicates:
-        rebuilt.duplicates[table] = copying.duplicates
+        rebuilt.duplicates[table.name] = copying.duplicates
     if copying.damaged:
-        rebuilt.damaged[table] = copying.damaged
+        rebuilt.damaged[table.name] = copying.damaged
     rebuilt.notes.extend(copying.notes)
 
 
-def _is_damaged(column: _Column, value: Any) -> bool:
+def _is_damaged(column: Column, value: Any) -> bool:
     """Tell whether a text cannot have been written by us."""
-    return column.kind == "TEXT" and (isinstance(value, bytes) or has_zeroed_part(value))
+    is_text = column.kind in ("name", "text")
+    return is_text and (isinstance(value, bytes) or has_zeroed_part(value))
 
 
-def _fitting(column: _Column, value: Any) -> Any:
+def _fitting(column: Column, value: Any, *, is_key: bool) -> Any:
     """Return a value that the column accepts."""
     stand_in = None
-    if column.required and not column.is_key:
-        given = column.default is not None
-        stand_in = int(column.default or 0) if given else _DEFAULT_VALUES.get(column.kind, "")
+    if column.required and not is_key:
+        stand_in = _DEFAULT_VALUES[column.kind] if column.default is None else column.default
     if value is None:
         return stand_in
-    if column.kind == "BLOB":
+    if column.kind == "bytes":
         return value if isinstance(value, bytes) else stand_in
-    if column.kind != "TEXT":
+    if column.kind not in ("name", "text"):
         return value if isinstance(value, (int, float)) else stand_in
     if isinstance(value, bytes):
         return encode_text(decode_lossless(value))

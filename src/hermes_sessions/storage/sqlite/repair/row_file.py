@@ -104,14 +104,8 @@ def _bindable(value: Any) -> Any:
 _WORD: Final = re.compile(r"[a-z][a-z_]{2,30}\Z")
 #: The position of a time in both tables.
 _TIME: Final = 7
-
-
 _EARLIEST: Final = 1_000_000_000
-
-
 _LATEST: Final = 10_000_000_000
-
-
 _SHAPE_BATCH: Final = 500
 
 
