@@ -116,6 +116,62 @@ def test_beside_a_released_client(wheel: Path, tmp_path: Path) -> None:
     assert environment.files_of("hermes_agent") == before
 
 
+def in_read_only(folder: Path) -> list[str]:
+    """Return the beginning of a command line whose command cannot change the folder."""
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(folder)]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user cannot make a file system read-only")
+    return prefix
+
+
+@pytest.mark.slow
+def test_installed_first_and_the_client_upgraded_later(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment")
+    environment.install(*own_packages(), wheel)
+    # Without its dependencies: it is not run.
+    environment.install("--no-deps", "hermes-agent==0.18.2")
+    theirs = environment.packages / "hermes_state.py"
+    ours = environment.packages / "hermes_sessions_drop_in" / "hermes_state.py"
+    assert environment.module(tmp_path) == theirs
+    assert environment.run("hermes-sessions", "adopt", home=tmp_path).returncode == 0
+    assert environment.module(tmp_path) == ours
+
+    environment.install("--no-deps", f"hermes-agent=={RELEASE}")
+    assert environment.module(tmp_path) == ours
+    before = environment.files_of("hermes_agent")
+    adopted = environment.run("hermes-sessions", "adopt", home=tmp_path)
+    assert adopted.stdout.startswith(f"hermes-agent {RELEASE} uses this store")
+    assert environment.files_of("hermes_agent") == before
+    taken_back = environment.run("hermes-sessions", "unadopt", home=tmp_path)
+    assert taken_back.returncode == 0
+    assert environment.module(tmp_path) == theirs
+
+
+@pytest.mark.slow
+def test_in_a_read_only_environment(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment")
+    environment.install(*own_packages(), wheel)
+    environment.install("--no-deps", f"hermes-agent=={RELEASE}")
+    prefix = in_read_only(tmp_path / "environment")
+
+    def refused(step: str) -> str:
+        command = [*prefix, environment.bin / "hermes-sessions", step]
+        done = subprocess.run(
+            command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stderr
+        return done.stderr
+
+    path_file = environment.packages / "hermes_sessions_adopted.pth"
+    words = f"{path_file} cannot be changed (Read-only file system). Run this as the owner"
+    assert words in refused("adopt")
+    assert not path_file.exists()
+    assert environment.run("hermes-sessions", "adopt", home=tmp_path).returncode == 0
+    assert words in refused("unadopt")
+    assert path_file.exists()
+
+
 @pytest.mark.slow
 def test_without_another_client(wheel: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -63,8 +64,12 @@ def unadopt(console: Console) -> None:
     path_file = _packages() / _PATH_FILE
     if path_file.exists():
         _remove(path_file)
-        other = _other_version() or ""
-        done.append(f"{_OTHER} {other}".rstrip() + " uses its own store from its next start on.")
+        other = _other_version()
+        done.append(
+            f"{_OTHER} {other} uses its own store from its next start on."
+            if other is not None
+            else f"Removed {path_file}; {_OTHER} is not installed any more."
+        )
     command = _scripts() / _COMMAND
     if _is_added(command):
         _remove(command)
@@ -140,7 +145,9 @@ def _replace(path: Path, text: str, *, mode: Path | None = None) -> None:
             shutil.copymode(mode, draft)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        # The draft may not exist, in a directory that refuses any change.
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise _not_writable(path, error) from error
 
 

@@ -68,6 +68,10 @@ class InspectedFile(Protocol):
     def version(self) -> int:
         """The version that wrote it."""
 
+    @property
+    def is_of_later_hermes(self) -> bool:
+        """Whether a later hermes-agent made its tables."""
+
     def is_written_by_newer(self) -> bool:
         """Whether this version must not write it."""
 

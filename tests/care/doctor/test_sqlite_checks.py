@@ -410,7 +410,9 @@ def test_a_layout_of_a_later_hermes(tmp_path: Path) -> None:
     harness = DoctorHarness(tmp_path / "home")
     hermes_files.make(hermes_files.LATER[0], harness.store)
     harness.store.chmod(0o600)
-    assert harness.look().found == ["newer-schema"]
+    found = harness.look()
+    assert (found.code, found.found) == (1, ["hermes-file"])
+    assert "hermes sessiondb upgrade" in str(found.document)
 
 
 def test_a_layout_of_an_older_hermes(tmp_path: Path) -> None:

@@ -160,6 +160,11 @@ class FileInspection:
         """The version that wrote it."""
         return self.file_kind.version
 
+    @property
+    def is_of_later_hermes(self) -> bool:
+        """Whether a later hermes-agent made its tables."""
+        return self.file_kind.kind is FileType.LATER
+
     def is_written_by_newer(self) -> bool:
         """Whether this version must not write it."""
         kind, version = self.file_kind

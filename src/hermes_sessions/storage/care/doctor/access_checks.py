@@ -145,6 +145,10 @@ def _versions(subject: ExaminedStore) -> Iterable[Finding | Note]:
         if file.is_of_another_program:
             yield Finding.of("foreign-file", f"{file.path} is another program's database.")
             return
+        if file.is_of_later_hermes:
+            words = f"{file.path} is a file of hermes-agent (schema version {file.version})."
+            yield Finding.of("hermes-file", words)
+            return
         if file.is_written_by_newer():
             yield Finding.of("newer-schema", f"{file.path} was written by version {file.version}.")
             return
@@ -256,7 +260,11 @@ ACCESS_CHECKS: Final = (
         _reach,
         needs="nothing",
     ),
-    Check(("foreign-file", "newer-schema", "unfinished-migration"), _versions, needs="store"),
+    Check(
+        ("foreign-file", "hermes-file", "newer-schema", "unfinished-migration"),
+        _versions,
+        needs="store",
+    ),
     Check(("locked",), _lock, needs="store"),
     Check(("foreign-writer",), _foreign_writers, needs="store"),
 )

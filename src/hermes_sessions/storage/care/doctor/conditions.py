@@ -52,6 +52,13 @@ CONDITIONS: Final = (
         where=FILES,
     ),
     Condition(
+        "hermes-file",
+        "The file belongs to hermes-agent and is not a store of this product.",
+        "hermes sessiondb upgrade, or copy it: hermes sessions import FILE",
+        State.READ_ONLY,
+        where=FILES,
+    ),
+    Condition(
         "newer-schema",
         "A newer version wrote the store; this version can only read it.",
         "Upgrade: pip install --upgrade hermes-sessions",
