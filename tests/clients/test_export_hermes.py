@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+import hermes_state
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.file_care import HermesSchema
 from hermes_sessions.storage.provider_registry import file_care
 from tests.clients.released import interpreter
+from tests.fixtures.hermes import reader, stored
 
 RELEASES: dict[HermesSchema, str] = {11: "0.13.0", 22: "0.19.0"}
 #: What a client does with the file, with its own ``hermes_state``.
@@ -74,6 +76,9 @@ def db(tmp_path: Path) -> SessionDB:
     store.append_message("gone", "user", "hello trash")
     store.trash_sessions(["gone"])
     store.set_meta("goal", "finish")
+    store.provider.write(
+        lambda tx: tx.run("UPDATE sessions SET model_config = '{no' WHERE id = 'old'")
+    )
     return store
 
 
@@ -120,12 +125,49 @@ def test_a_client_opens_lists_searches_and_continues(
         assert shown == [(m["role"], m["content"]) for m in messages]
     assert found["count"] == written.messages
     assert written.sessions == 6
+    quoted = {"model configurations that are no JSON, quoted": 1}
     left_out = {
+        **quoted,
         "archived sessions, shown as others": 1,
         "parents of branches, which would be hidden": 1,
         "rewound messages": 1,
     }
-    assert written.left_out == (left_out if schema == 11 else {})
+    assert written.left_out == (left_out if schema == 11 else quoted)
+
+
+#: Asks a client for what it returns of every session; see `release_driver.answers`.
+ANSWERS = """
+import json, sys
+from pathlib import Path
+from hermes_state import SCHEMA_VERSION, SessionDB
+from tests.fixtures.hermes import reader, release_driver
+db = SessionDB(Path(sys.argv[1]))
+print(reader.dumps(release_driver.answers(db, SCHEMA_VERSION)).replace("\\n", ""))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schema", [11, 22])
+def test_a_client_finds_its_own_file_again(schema: HermesSchema, tmp_path: Path) -> None:
+    """A file that the release wrote, upgraded and written back: it answers as before."""
+    stored.unpack(f"v{schema}", tmp_path / "state.db")
+    with hermes_state.SessionDB(tmp_path / "state.db") as db:
+        file_care().export_database(db, tmp_path / "back.db", schema)
+    result = subprocess.run(
+        [interpreter(RELEASES[schema]), "-c", ANSWERS, tmp_path / "back.db"],
+        env={**reader.module_environment(), "HERMES_HOME": str(tmp_path), "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    found = reader.loads(result.stdout.splitlines()[-1])
+    expected = stored.expected(f"v{schema}")["release"]
+    for subject in ("conversations", "live_message_ids", "tips", "resume"):
+        assert found[subject].keys() == expected[subject].keys()
+        for session_id, answer in expected[subject].items():
+            assert found[subject][session_id] == answer, (subject, session_id)
 
 
 def test_the_way_there_and_back(db: SessionDB, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +19,15 @@ import apsw
 
 from hermes_sessions.errors import InvalidInput, StoreError
 from hermes_sessions.model.lineage import BRANCH, COMPRESSION, HANDOFF, SUBAGENT
+from hermes_sessions.storage.codec import JSON
 from hermes_sessions.storage.file_care import HermesExport, HermesSchema
 from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.sqlite import hermes_schema
 from hermes_sessions.storage.sqlite.file_access import create_private
+from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES
+from hermes_sessions.storage.tables import ALL_TABLES, USAGE
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -33,7 +37,28 @@ _STRUCTURED: Final = "\0json:"
 #: Opened with a version below its own, Hermes 0.13 builds its search index; Hermes 0.19 builds a
 #: missing one in any case.
 _STATED_VERSION: Final[dict[HermesSchema, int]] = {11: 10, 22: 22}
-_MARKS: Final = {SUBAGENT: "_delegate_from", BRANCH: "_branched_from", HANDOFF: "_branched_from"}
+_USAGE_KEY: Final = (
+    "session_id",
+    "model",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "task",
+)
+_USAGE_DETAILS: Final = ("cost_status", "cost_source")
+#: Columns whose values must stay different from each other, and those that refer to them.
+_DISTINCT: Final = frozenset(("id", "session_id", "parent_session_id", "title", "key"))
+#: Tables of a store that are neither declared with the others nor another program's.
+_NOT_FOREIGN: Final = ("schema_version", "store_migrations", "search_index", MODES, BINDINGS)
+#: Whether Hermes does not see by the parent's end that a session is a branch, and such a session.
+_NOT_SHOWN: Final = (
+    "NOT EXISTS (SELECT 1 FROM sessions p WHERE p.id = sessions.parent_session_id "
+    "AND p.end_reason = 'branched' AND p.ended_at <= sessions.started_at)"
+)
+_UNMARKED: Final = (
+    "SELECT id, model_config, parent_session_id FROM sessions "
+    f"WHERE id = ? AND parent_session_id IS NOT NULL AND {_NOT_SHOWN}"
+)
 
 
 def export_database(
@@ -51,23 +76,41 @@ def export_database(
     try:
         create_private(draft)
         with closing(apsw.Connection(str(draft))) as connection:
+            # Whatever goes wrong, the draft is removed.
+            connection.pragma("journal_mode", "off")
+            connection.pragma("synchronous", "off")
             connection.execute("BEGIN")
             written = _Writer(connection, schema).write(db, on_progress)
             connection.execute("COMMIT")
             if connection.pragma("integrity_check") != "ok":
                 raise StoreError(f"{target} was not written: it cannot be read back. Try again.")
         sync_file(draft)
-        # Never replaces a file that appeared meanwhile.
-        os.link(draft, target)
+        _publish(draft, target)
     except FileExistsError as error:
         raise InvalidInput(f"{target} exists already. Choose a new file.") from error
-    except apsw.Error as error:
+    except apsw.FullError as error:
+        raise StoreError(
+            f"{target} was not written: the disk is full. Free some space, or choose another disk."
+        ) from error
+    except (apsw.Error, OSError) as error:
         raise StoreError(f"{target} was not written: {error}. Check the disk.") from error
     finally:
-        draft.unlink(missing_ok=True)
-        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
     sync_directory(target.parent)
     return written
+
+
+def _publish(draft: Path, target: Path) -> None:
+    """Give a finished file its name; never replaces one that appeared meanwhile."""
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # The file system has no hard links: an empty file reserves the name.
+        with target.open("xb"):
+            draft.replace(target)
 
 
 class _Writer:
@@ -80,6 +123,9 @@ class _Writer:
         #: Start and parent of sessions that continue another one; ids of branches.
         self._continuations: list[tuple[float, str]] = []
         self._branches: list[tuple[str]] = []
+        #: What Hermes knows of usage and this store does not, by Hermes's key.
+        self._usage_details: Mapping[tuple[str, ...], Mapping[str, Any]] = {}
+        self._usage_details_written = 0
         self._session_columns = hermes_schema.names(hermes_schema.SESSIONS, schema)
         self._message_columns = hermes_schema.names(hermes_schema.MESSAGES, schema)
 
@@ -93,6 +139,8 @@ class _Writer:
         sessions = messages = 0
         if self._schema == 22:
             self._create("session_model_usage", hermes_schema.USAGE, hermes_schema.USAGE_KEY)
+            with db.store.provider.read() as tx:
+                self._usage_details = _usage_details(tx)
         for record in db.iter_export():
             messages += self._write_session(record)
             sessions += 1
@@ -109,8 +157,11 @@ class _Writer:
                 self._create("gateway_routing", hermes_schema.ROUTING, key)
                 self._copy(tx, "gateway_routing", "gateway_routing", hermes_schema.ROUTING)
             self._copy_topics(tx)
-            for (name,) in tx.all("SELECT table_name FROM foreign_rows"):
+            if db.store.provider.is_file:
+                self._copy_foreign_tables(tx)
+            for (name,) in tx.stream("SELECT table_name FROM foreign_rows"):
                 self._left_out[f"rows of {name}"] += 1
+        self._left_out[f"rows of {USAGE.name}"] -= self._usage_details_written
         return HermesExport(sessions, messages, dict(sorted((+self._left_out).items())))
 
     def _create(self, table: str, columns: str, key: str = "") -> None:
@@ -120,13 +171,18 @@ class _Writer:
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         self._connection.executemany(
             f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders(len(columns))})",
-            ([self._storable(value) for value in row] for row in rows),
+            (
+                [self._storable(name, value) for name, value in zip(columns, row, strict=True)]
+                for row in rows
+            ),
         )
 
-    def _storable(self, value: Any) -> Any:
+    def _storable(self, column: str, value: Any) -> Any:
         """Return a value that every SQLite library can read back."""
         if isinstance(value, str) and not value.isascii():
-            cleaned = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            # Texts that must stay different are escaped.
+            instead = "backslashreplace" if column in _DISTINCT else "surrogatepass"
+            cleaned = value.encode("utf-8", instead).decode("utf-8", "replace")
             if cleaned != value:
                 self._left_out["lone surrogates, replaced"] += 1
             return cleaned
@@ -135,7 +191,11 @@ class _Writer:
     def _write_session(self, record: Mapping[str, Any]) -> int:
         shown = [m for m in record["messages"] if self._is_expressed(m)]
         row = dict(record)
-        row["model_config"] = _marked_config(record)
+        row["model_config"] = self._readable_config(record["model_config"])
+        if record["edge_kind"] == SUBAGENT and record["parent_session_id"] is not None:
+            row["model_config"] = _marked(
+                row["model_config"], "_delegate_from", record["parent_session_id"]
+            )
         row["message_count"] = sum(1 for m in shown if m["active"] and not m["compacted"])
         if record["edge_kind"] == COMPRESSION and record["parent_session_id"] is not None:
             self._continuations.append((record["started_at"], record["parent_session_id"]))
@@ -151,9 +211,39 @@ class _Writer:
             self._insert(
                 "session_model_usage",
                 hermes_schema.names(hermes_schema.USAGE, 22),
-                _usage_rows(record),
+                self._usage_rows(record),
             )
         return len(shown)
+
+    def _readable_config(self, config: str | None) -> str | None:
+        """Return a configuration that SQLite reads as JSON: Hermes 0.19 cannot list any session
+        once one configuration is something else.
+        """
+        if config is None or self._connection.execute("SELECT json_valid(?)", (config,)).get:
+            return config
+        self._left_out["model configurations that are no JSON, quoted"] += 1
+        return json.dumps(config)
+
+    def _usage_rows(self, record: Mapping[str, Any]) -> list[list[Any]]:
+        """Return one row for each key of Hermes, which tells no missing value from an empty one."""
+        rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        for usage in record.get("model_usage", ()):
+            texts = {name: usage[name] or "" for name in _USAGE_KEY[1:]}
+            fresh = {"session_id": record["id"], **usage, **texts}
+            fresh |= {"first_seen": usage["first_at"], "last_seen": usage["last_at"]}
+            row = rows.setdefault(tuple(texts.values()), fresh)
+            if row is not fresh:
+                for name, value in fresh.items():
+                    if name.endswith(("_tokens", "_count", "_usd")):
+                        row[name] = (row[name] or 0) + (value or 0)
+                row["last_seen"] = max(row["last_seen"], fresh["last_seen"])
+        for key, row in rows.items():
+            details = self._usage_details.get((record["id"], *key))
+            if details is not None:
+                row |= {name: details.get(name) for name in _USAGE_DETAILS}
+                self._usage_details_written += 1
+        names = hermes_schema.names(hermes_schema.USAGE, 22)
+        return [[row.get(name) for name in names] for row in rows.values()]
 
     def _is_expressed(self, message: Mapping[str, Any]) -> bool:
         """Return whether the schema can tell a message from one that is in force."""
@@ -166,7 +256,7 @@ class _Writer:
     def _message_row(self, message: Mapping[str, Any]) -> list[Any]:
         row = dict(message)
         content = message["content"]
-        if isinstance(content, (list, dict)):
+        if message.get("content_type") == JSON:
             row["content"] = _STRUCTURED + json.dumps(content)
         if isinstance(message["tool_calls"], (list, dict)):
             row["tool_calls"] = json.dumps(message["tool_calls"])
@@ -189,13 +279,18 @@ class _Writer:
             f"ended_at = MIN(COALESCE(ended_at, ?1), ?1) WHERE id = ?2",
             self._continuations,
         )
+        unmarked = [
+            self._connection.execute(_UNMARKED, branch).fetchone() for branch in self._branches
+        ]
+        self._connection.executemany(
+            "UPDATE sessions SET model_config = ? WHERE id = ?",
+            [(_marked(row[1], "_branched_from", row[2]), row[0]) for row in unmarked if row],
+        )
         if self._schema == 11:
             # Hermes 0.13 hides the branches of a session that has not ended by branching.
             before = self._connection.total_changes()
             self._connection.executemany(
-                "UPDATE sessions SET parent_session_id = NULL WHERE id = ? AND NOT EXISTS "
-                "(SELECT 1 FROM sessions p WHERE p.id = sessions.parent_session_id "
-                "AND p.end_reason = 'branched' AND p.ended_at <= sessions.started_at)",
+                f"UPDATE sessions SET parent_session_id = NULL WHERE id = ? AND {_NOT_SHOWN}",
                 self._branches,
             )
             detached = self._connection.total_changes() - before
@@ -203,8 +298,29 @@ class _Writer:
 
     def _copy(self, tx: ReadTransaction, source: str, table: str, columns: str) -> None:
         names = hermes_schema.names(columns, self._schema)
-        quoted = ", ".join(f'"{name}"' for name in names)
-        self._insert(table, names, tx.stream(f"SELECT {quoted} FROM {source}"))
+        there = ", ".join(map(quoted, names))
+        self._insert(table, names, tx.stream(f"SELECT {there} FROM {source}"))
+
+    def _copy_foreign_tables(self, tx: ReadTransaction) -> None:
+        """Copy the tables of other programs in the same file, such as those of Hermes's modules."""
+        ours = {table.name for table in ALL_TABLES} | set(_NOT_FOREIGN)
+        foreign = tx.all(
+            "SELECT m.name, m.sql, t.type FROM sqlite_master m JOIN pragma_table_list t "
+            "ON t.name = m.name AND t.schema = 'main' "
+            "WHERE m.type = 'table' AND t.type <> 'shadow' AND m.name NOT LIKE 'sqlite\\_%' "
+            "ESCAPE '\\' ORDER BY m.name"
+        )
+        for name, declaration, kind in foreign:
+            if name.lower() in ours:
+                continue
+            if kind == "virtual":
+                self._left_out[f"virtual table {name}"] += 1
+                continue
+            self._connection.execute(declaration)
+            found = tx.all("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+            columns = [quoted(column) for (column,) in found]
+            rows = tx.stream(f"SELECT {', '.join(columns)} FROM {quoted(name)}")
+            self._insert(quoted(name), columns, rows)
 
     def _copy_topics(self, tx: ReadTransaction) -> None:
         if tx.one("SELECT 1 FROM topic_modes") is None and tx.one("SELECT 1 FROM topics") is None:
@@ -223,36 +339,16 @@ class _Writer:
             self._left_out["topics of sessions in the trash"] = self._connection.changes()
 
 
-def _marked_config(record: Mapping[str, Any]) -> str | None:
+def _marked(config: str | None, mark: str, parent_id: str) -> str | None:
     """Return the configuration with the mark by which Hermes knows the kind of a child."""
-    config: str | None = record["model_config"]
-    mark = _MARKS.get(record["edge_kind"] or "")
-    if mark is None or record["parent_session_id"] is None:
-        return config
-    try:
-        values = json.loads(config or "{}")
-    except ValueError:
-        return config
+    values = json.loads(config or "{}")
     if not isinstance(values, dict) or mark in values:
         return config
-    return json.dumps({**values, mark: record["parent_session_id"]})
+    return json.dumps({**values, mark: parent_id})
 
 
-def _usage_rows(record: Mapping[str, Any]) -> list[list[Any]]:
-    """Return one row for each key of Hermes, which tells no missing value from an empty one."""
-    key = ("model", "billing_provider", "billing_base_url", "billing_mode", "task")
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    for usage in record.get("model_usage", ()):
-        texts = {name: usage[name] or "" for name in key}
-        fresh = {"session_id": record["id"], **usage, **texts}
-        fresh |= {"first_seen": usage["first_at"], "last_seen": usage["last_at"]}
-        row = rows.setdefault(tuple(texts.values()), fresh)
-        if row is not fresh:
-            for name, value in fresh.items():
-                if name.endswith(("_tokens", "_count", "_usd")):
-                    row[name] = (row[name] or 0) + (value or 0)
-            row["last_seen"] = max(row["last_seen"], fresh["last_seen"])
-    return [
-        [row.get(name) for name in hermes_schema.names(hermes_schema.USAGE, 22)]
-        for row in rows.values()
-    ]
+def _usage_details(tx: ReadTransaction) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return what an upgrade or import kept of Hermes's own columns of usage, by Hermes's key."""
+    rows = tx.stream('SELECT "row" FROM foreign_rows WHERE table_name = ?', (USAGE.name,))
+    found = (json.loads(row) for (row,) in rows)
+    return {tuple(str(row.get(name) or "") for name in _USAGE_KEY): row for row in found}
