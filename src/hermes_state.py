@@ -6,10 +6,13 @@ them. New code should import `hermes_sessions`, which has public methods for the
 
 from __future__ import annotations
 
+import atexit
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.drop_in import session_db
 from hermes_sessions.drop_in.async_session_db import AsyncSessionDB
+from hermes_sessions.drop_in.doctor_note import is_doctor, write_store_in_use
 from hermes_sessions.drop_in.init_errors import (
     format_session_db_unavailable,
     get_last_init_error,
@@ -94,6 +97,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for an existing one
         if name == "SCHEMA_VERSION":
             return migrations.DOCUMENTED_VERSION
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if is_doctor(sys.argv):
+    atexit.register(write_store_in_use)
 
 
 def _remembered_default() -> Path:

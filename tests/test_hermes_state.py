@@ -308,12 +308,43 @@ class TestFileHealth:
         reason = hermes_state._db_opens_cleanly(path)
         assert reason is not None
         assert "malformed database schema" in reason
+        with pytest.raises(errors.StoreCorrupt):
+            SessionDB(path, read_only=True)
         result = hermes_state.repair_state_db_schema(path)
         assert (result["repaired"], result["strategy"], result["error"]) == (True, "salvage", None)
         assert Path(result["backup_path"]).is_file()
         assert hermes_state._db_opens_cleanly(path) is None
         with closing(SessionDB(path)) as repaired:
             assert [each["content"] for each in repaired.get_messages("s1")] == ["hello", "hi"]
+
+    def test_opening_repairs_a_damaged_store_once(self, db: SessionDB, tmp_path: Path) -> None:
+        path = tmp_path / "state.db"
+        db.close()
+        add_second_definition(path, "messages")
+        with closing(SessionDB(path)) as repaired:
+            assert [each["content"] for each in repaired.get_messages("s1")] == ["hello", "hi"]
+        add_second_definition(path, "messages")
+        with pytest.raises(errors.StoreCorrupt):
+            SessionDB(path)
+
+    def test_a_file_that_hermes_agent_made_for_its_delegation(self, tmp_path: Path) -> None:
+        """It does before it opens a store, and keeps the file open."""
+        path = tmp_path / "state.db"
+        with closing(sqlite3.connect(path)) as theirs:
+            theirs.execute("PRAGMA journal_mode=WAL")
+            theirs.execute("CREATE TABLE async_delegations (delegation_id TEXT PRIMARY KEY)")
+            theirs.execute("INSERT INTO async_delegations VALUES ('kept')")
+            theirs.commit()
+            with closing(SessionDB(path)) as db:
+                db.create_session("s1", "cli")
+                assert theirs.execute("SELECT * FROM async_delegations").fetchall() == [("kept",)]
+                theirs.execute("INSERT INTO async_delegations VALUES ('later')")
+                theirs.commit()
+                db.append_message("s1", "user", "hello")
+        with closing(SessionDB(path)) as db:
+            assert [each["content"] for each in db.get_messages("s1")] == ["hello"]
+            rows = db._conn.execute("SELECT * FROM async_delegations ORDER BY 1").fetchall()
+            assert [tuple(row) for row in rows] == [("kept",), ("later",)]
 
 
 def add_second_definition(path: Path, table: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.drop_in.store_location import locate_store
-from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.errors import HermesSessionsError, StoreError
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import OpenOptions
 from hermes_sessions.storage.provider_registry import file_care, open_configured
 
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 _MALFORMED_MARKERS: Final = ("malformed database schema", "database disk image is malformed")
 _FINDINGS_SHOWN: Final = 3
+
+logger = Logger(__name__)
+_lock = threading.Lock()
+#: Files that this process has tried to repair.
+_repaired: Final[set[Path]] = set()
 
 
 def is_malformed_db_error(exc: BaseException) -> bool:
@@ -67,6 +74,29 @@ def repair_state_db_schema(path: Path, *, backup: bool = True) -> dict[str, Any]
         return {**result, **_repair_file(path)}
     except (HermesSessionsError, OSError) as error:
         return {**result, "error": str(error)}
+
+
+def repair_malformed_once(path: Path, error: StoreError) -> bool:
+    """Repair a file that *error* calls malformed, at most once per process; return whether it was
+    repaired. The damaged file is kept.
+    """
+    with _lock:
+        if path in _repaired or not is_malformed_db_error(error):
+            return False
+        _repaired.add(path)
+    try:
+        result = _repair_file(path)
+    except (HermesSessionsError, OSError) as failure:
+        logger.warning("%s is damaged and could not be repaired: %s", path, failure)
+        return False
+    logger.warning(
+        "%s was damaged (%s) and has been repaired (%s); the damaged file is kept as %s",
+        path,
+        error,
+        result.get("strategy"),
+        result.get("backup_path"),
+    )
+    return bool(result.get("repaired"))
 
 
 def _repair_file(path: Path) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from hermes_sessions.drop_in.init_errors import set_last_init_error
 from hermes_sessions.drop_in.message_verbs import MessageVerbs
 from hermes_sessions.drop_in.session_verbs import SessionVerbs
-from hermes_sessions.errors import StoreClosed
+from hermes_sessions.errors import StoreClosed, StoreCorrupt
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.storage.store_context import LazyRepository
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hermes_sessions.config.settings import Settings
     from hermes_sessions.storage.provider import OpenOptions
     from hermes_sessions.storage.provider_registry import OpenedProvider
     from hermes_sessions.storage.raw_sql import RawConnection, RawStatements
@@ -53,14 +54,26 @@ class SessionDB(SessionVerbs, MessageVerbs):
         location = locate_store(db_path)
         if location is None:
             return super()._open(db_path, options)
-        from hermes_sessions.storage.provider_registry import open_configured
-
-        opened = open_configured(location.settings, options)
+        opened = self._open_or_repair(location.settings, options)
         if location.settings.sessiondb.store_file is None:
             self._side_file = location.file
             if not options.read_only:
                 prepare_side_file(location.file)
         return opened
+
+    def _open_or_repair(self, settings: Settings, options: OpenOptions) -> OpenedProvider:
+        """Open the configured store; repair a damaged file first, as hermes-agent's own does."""
+        from hermes_sessions.storage.provider_registry import open_configured
+
+        try:
+            return open_configured(settings, options)
+        except StoreCorrupt as error:
+            from hermes_sessions.drop_in.file_health import repair_malformed_once
+
+            file = settings.sessiondb.store_file
+            if options.read_only or file is None or not repair_malformed_once(file, error):
+                raise
+            return open_configured(settings, options)
 
     def _find_path(self) -> Path | None:
         if not self.provider.is_file:

@@ -73,10 +73,16 @@ _CORE_COLUMNS: Final = {
 }
 
 
+#: hermes-agent opens the file itself for these, sometimes before there are sessions.
+_SIDE_TABLES: Final = {"async_delegations", "delivery_obligations", "sqlite_sequence"}
+
+
 class FileType(Enum):
     """The kinds of files that are distinguished."""
 
     EMPTY = "empty"
+    #: Only tables that modules of hermes-agent keep beside the sessions: it runs before a store.
+    SIDE_TABLES = "side tables"
     OURS = "ours"
     #: Ours, but without the marks in the header: restored from a dump.
     UNMARKED = "unmarked"
@@ -91,13 +97,19 @@ class FileKind(NamedTuple):
     kind: FileType
     version: int = 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether a store can be created in the file; what is there stays."""
+        return self.kind in (FileType.EMPTY, FileType.SIDE_TABLES)
+
 
 def identify_file(connection: apsw.Connection) -> FileKind:
     """Identify the open file without changing it."""
     if connection.pragma("application_id") == migrations.APPLICATION_ID:
         return FileKind(FileType.OURS, int(connection.pragma("user_version")))
-    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-        return FileKind(FileType.EMPTY)
+    tables = {row[0].lower() for row in connection.execute("SELECT tbl_name FROM sqlite_master")}
+    if tables <= _SIDE_TABLES:
+        return FileKind(FileType.SIDE_TABLES if tables else FileType.EMPTY)
     for table, columns in _CORE_COLUMNS.items():
         found = connection.execute("SELECT lower(name) FROM pragma_table_info(?)", (table,))
         if not columns <= {row[0] for row in found}:

@@ -136,7 +136,7 @@ class HermesDatabase:
         self.kept: dict[str, int] = {}
         self._tables = self._list_tables()
         readable = {"sessions", "messages"} <= self._tables.keys()
-        if self._file_kind.kind in (FileType.OTHER, FileType.EMPTY) or not readable:
+        if self._file_kind.kind is FileType.OTHER or self._file_kind.is_new or not readable:
             raise ImportRefused(f"{name} contains no Hermes sessions; nothing was imported.")
         self.origin = f"{name}, schema version {self._file_kind.version}"
         #: What could not be read, for display.

@@ -142,8 +142,8 @@ class FileInspection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no tables."""
-        return self.file_kind.kind is FileType.EMPTY
+        """Whether it has no tables of a store."""
+        return self.file_kind.is_new
 
     @property
     def is_ours(self) -> bool:

@@ -52,6 +52,7 @@ logger = Logger(__name__)
 #: What a file needs before it can be read.
 _TO_BE_DONE: Final = {
     FileType.EMPTY: "created",
+    FileType.SIDE_TABLES: "created",
     FileType.DOCUMENTED: "upgraded",
     FileType.LATER: "upgraded",
     FileType.UNMARKED: "marked as a store again",
@@ -332,7 +333,7 @@ def _make_current(
                     f"program reverts it. Find out what else writes to the file, then try again."
                 )
             deadline.start(options.lock_timeout)
-            if kind is FileType.EMPTY:
+            if kind in (FileType.EMPTY, FileType.SIDE_TABLES):
                 _claim_incremental_vacuum(connection)
                 _set_journal(connection, deadline, journal)
                 if _create(connection):
@@ -428,8 +429,8 @@ def _create(connection: apsw.Connection) -> bool:
     """Create the tables unless another process was faster; return whether they were created."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        is_empty = identify_file(connection).kind is FileType.EMPTY
-        if is_empty:
+        is_new = identify_file(connection).is_new
+        if is_new:
             connection.pragma("application_id", migrations.APPLICATION_ID)
             connection.pragma("user_version", migrations.WRITER_LEVEL)
             for step in migrations.MIGRATIONS:
@@ -439,7 +440,7 @@ def _create(connection: apsw.Connection) -> bool:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return is_empty
+    return is_new
 
 
 def _mark(connection: apsw.Connection) -> None:
