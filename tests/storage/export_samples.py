@@ -35,6 +35,10 @@ def fill(db: SessionDB) -> None:
     db.create_session("trashed", "cli")
     db.append_message("trashed", "user", "not exported")
     db.trash_sessions(["trashed"])
+    db.set_tags("head", ["漓江", "needs review"])
+    db.set_metadata("contents", {"größe": 1, "nul": "\x00", "deep": {"größe": 2}})
+    # The directory does not exist, so git has nothing to say about it.
+    db.create_session("contents", "cli", cwd="/projects/漓江")
     # Archived last: the whole chain of the session goes with it.
     db.set_session_archived("empty")
 
@@ -145,4 +149,7 @@ def everything(db: SessionDB) -> Record:
         "usage": {i: db.get_model_usage(i) for i in ids},
         "rewinds": {i: db.list_rewinds(i) for i in ids},
         "messages": db.message_count(),
+        "tags": db.list_tags(),
+        # An import does not know when its workspaces were first seen.
+        "workspaces": [w | {"created_at": 0.0} for w in db.list_workspaces()],
     }

@@ -209,15 +209,6 @@ def columns_of_labels(db: SessionDB, sessions: Sequence[Mapping[str, Any]]) -> d
     if any(session["tags"] for session in sessions):
         columns["Tags"] = [", ".join(session["tags"]) for session in sessions]
     if any(session["workspace_id"] for session in sessions):
-        names = names_of_workspaces(db)
+        names = db.get_workspace_names()
         columns["Workspace"] = [names.get(s["workspace_id"] or "", "") for s in sessions]
     return columns
-
-
-def names_of_workspaces(db: SessionDB) -> Mapping[str, str]:
-    """Return the name of each workspace by the ids that its sessions have."""
-    names: dict[str, str] = {}
-    for workspace in db.list_workspaces():
-        for member in (workspace, *workspace["merged"]):
-            names[member["id"]] = workspace["name"]
-    return names

@@ -370,6 +370,10 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_workspace_at`."""
         return await self._call(self._db.get_workspace_at, directory)
 
+    async def get_workspace_names(self) -> dict[str, str]:
+        """See `SessionDB.get_workspace_names`."""
+        return await self._call(self._db.get_workspace_names)
+
     async def rename_workspace(self, workspace_id: str, name: str) -> None:
         """See `SessionDB.rename_workspace`."""
         await self._call(self._db.rename_workspace, workspace_id, name)

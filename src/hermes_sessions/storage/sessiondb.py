@@ -631,6 +631,12 @@ class SessionDB:
         """Return the workspace of a directory, or None if no session was created there."""
         return self._workspaces.at(directory)
 
+    def get_workspace_names(self) -> dict[str, str]:
+        """Return the name of each workspace by its id, for the ``workspace_id`` of sessions; the
+        ids of merged ones have the name of the workspace that they are part of.
+        """
+        return self._workspaces.names()
+
     def rename_workspace(self, workspace_id: str, name: str) -> None:
         """Give a workspace another name. Names need not be unique.
 

@@ -134,6 +134,9 @@ class ErasureScenario:
         """Give a session everything that a session can have."""
         db = self.db
         db.set_session_title(session_id, f"The {SECRET} story")
+        db.create_session(session_id, "telegram", cwd=f"/projects/{SECRET}")
+        db.add_tags(session_id, [SECRET])
+        db.update_metadata(session_id, {"hobby": SECRET})
         call = {"id": "1", "function": {"name": "look", "arguments": f'{{"q": "{SECRET}"}}'}}
         db.append_message(session_id, "assistant", None, tool_calls=[call])
         db.append_message(session_id, "tool", f"found {SECRET}", tool_call_id="1", tool_name="look")

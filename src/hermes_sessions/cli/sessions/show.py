@@ -10,7 +10,6 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import pass_console, whole_number
-from hermes_sessions.cli.selection import names_of_workspaces
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import NotFound
@@ -126,7 +125,7 @@ def _print_text(
 
     style = console.style
     family = db.list_conversation(session["id"])
-    workspace = names_of_workspaces(db) if session["workspace_id"] else {}
+    workspace = db.get_workspace_names() if session["workspace_id"] else {}
     card = session_card(
         session,
         conversation=family,

@@ -7,7 +7,7 @@ the workspace it is part of, so that a merge changes no session and can be undon
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,11 +67,19 @@ class Workspaces:
         place = self.locate(directory)
         with self._store.provider.read() as tx:
             rows = _all(tx)
-            row = _at(rows.values(), place)
-            counts = _session_counts(tx, OWNER)
-        if row is None:
-            return None
-        return _record(rows.get(row.merged_into or "", row), rows.values(), counts)
+            found = _at(rows.values(), place)
+            if found is None:
+                return None
+            head = rows.get(found.merged_into or "", found)
+            group = [row.id for row in rows.values() if head.id in (row.id, row.merged_into)]
+            counts = _session_counts(tx, OWNER, group)
+        return _record(head, rows.values(), counts)
+
+    def names(self) -> dict[str, str]:
+        """See `SessionDB.get_workspace_names`."""
+        with self._store.provider.read() as tx:
+            rows = _all(tx)
+        return {row.id: rows.get(row.merged_into or "", row).name for row in rows.values()}
 
     def locate(self, directory: str | os.PathLike[str]) -> Place:
         """Return the place of a directory, with the first commit if it decides the workspace."""
@@ -293,9 +301,15 @@ def _require(tx: ReadTransaction, workspace_id: str) -> _Workspace:
     return row
 
 
-def _session_counts(tx: ReadTransaction, scope: Scope) -> dict[str, tuple[int, float]]:
-    """Return for each workspace the number of its sessions and their last activity."""
+def _session_counts(
+    tx: ReadTransaction, scope: Scope, only: Sequence[str] | None = None
+) -> dict[str, tuple[int, float]]:
+    """Return for each workspace, or only for some, the number of its sessions and their last
+    activity.
+    """
     seen, params = scope_condition(scope)
+    if only is not None:
+        seen, params = f"{seen} AND workspace_id IN ({placeholders(len(only))})", (*params, *only)
     rows = tx.all(
         f"SELECT workspace_id, COUNT(*), MAX(last_active) FROM sessions "
         f"WHERE workspace_id IS NOT NULL AND {VISIBLE} AND {seen} GROUP BY workspace_id",

@@ -191,6 +191,7 @@ class TestWorkspaces:
         assert (merged["sessions"], {m["id"] for m in merged["merged"]}) == (3, {two, three})
         assert listed(db, workspace="api") == listed(db, workspace="third") == ["t", "w", "a"]
         assert db.search("plum workspace:web").report.total == 3
+        assert db.get_workspace_names() == dict.fromkeys((one, two, three), "api")
         db.create_session("t2", "cli", cwd=third)
         assert at(db, api)["sessions"] == 4
         assert {name: db.get_session(name) for name in before} == before
