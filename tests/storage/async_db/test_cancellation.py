@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,68 @@ class TestCancelledCalls:
             asyncio.run(main())
         assert values_of(open_store) == (None, None)
         assert "a call failed after it had been cancelled: too late" in caplog.messages
+
+
+async def revision_of(db: AsyncSessionDB) -> int:
+    session = await db.get_session("s")
+    assert session is not None
+    return session["revision"]
+
+
+#: Changes of the end of a transcript and of state, and by how much they raise the revision.
+Change = Callable[[AsyncSessionDB], Coroutine[Any, Any, object]]
+CHANGES: dict[str, tuple[Change, int]] = {
+    "pop": (lambda db: db.pop_message("s"), 1),
+    "soft clear": (lambda db: db.clear_messages("s", soft=True), 1),
+    "replace the end": (
+        lambda db: db.replace_suffix(
+            "s", expected_revision=3, keep=1, messages=[{"role": "user", "content": "new"}] * 2
+        ),
+        3,
+    ),
+    "state": (lambda db: db.set_state("session", "s", "a", 1, expected_revision=0), 1),
+}
+
+
+@pytest.mark.parametrize(("change", "by"), CHANGES.values(), ids=CHANGES)
+class TestRevisionTells:
+    """A cancelled change took place or did not, and the revision tells which."""
+
+    def test_one_that_had_begun_takes_place(
+        self, open_store: OpenStore, clock: TellingClock, change: Change, by: int
+    ) -> None:
+        with open_store() as db:
+            db.append_messages("s", [{"role": "user", "content": "x"}] * 3)
+
+        async def main() -> int:
+            async with AsyncSessionDB(open_store(clock=clock)) as db:
+                with open_store() as other, written_to(other):
+                    await require_cancelled(await clock.begun(lambda: change(db)))
+            async with AsyncSessionDB(open_store()) as db:
+                return await revision_of(db)
+
+        assert asyncio.run(main()) == 3 + by
+
+    def test_one_that_had_not_begun_does_not(
+        self, open_store: OpenStore, change: Change, by: int
+    ) -> None:
+        with open_store() as db:
+            db.append_messages("s", [{"role": "user", "content": "x"}] * 3)
+
+        async def main() -> tuple[int, int]:
+            async with AsyncSessionDB(open_store(), threads=1) as db:
+                unfinished = Unfinished(db)
+                first = await unfinished.begin()
+                queued = asyncio.create_task(change(db))
+                await turns()
+                await require_cancelled(queued)
+                unfinished.release()
+                await first
+                before = await revision_of(db)
+                await change(db)
+                return before, await revision_of(db)
+
+        assert asyncio.run(main()) == (3, 3 + by)
 
 
 class TestClosing:
