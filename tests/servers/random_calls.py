@@ -17,6 +17,7 @@ _WORDS = (
     "deploy kubernetes 使用Kubernetes部署 don't path/to/file user@example.com 50% rm -rf v1.2.3 "
     "parseQuery snake_case 数据库 东京 カタカナ 한국어 naïve Straße 🙂 error: the a of and"
 ).split()
+_VALUES = [0, "", [], {"größe": [2**80, 0.1, None, "\ud83d\x00"]}, "null", False]
 _QUERIES = [
     "deploy",
     "kubernetes",
@@ -65,6 +66,9 @@ def message(chance: random.Random) -> dict[str, Any]:
         made["external_id"] = chance.choice("xyz")
     if chance.random() < 0.2:
         made["timestamp"] = chance.choice([1.5, 1e9, 1_800_000_000.25, 3e9])
+    if chance.random() < 0.2:
+        made["payload"] = chance.choice(_VALUES)
+        made["payload_private"] = chance.random() < 0.5
     return made
 
 
@@ -117,6 +121,30 @@ def _append(chance: random.Random) -> Any:
 
 def _batch(chance: random.Random) -> Any:
     return (_id(chance), [message(chance) for _ in range(chance.randint(0, 4))]), {}
+
+
+def _suffix(chance: random.Random) -> Any:
+    return (_id(chance),), {
+        "expected_revision": chance.choice([None, None, 3]),
+        "keep": chance.randint(0, 3),
+        "messages": [message(chance) for _ in range(chance.randint(0, 2))],
+    }
+
+
+def _owner(chance: random.Random) -> tuple[str, str]:
+    scope = chance.choice(["session", "session", "user", "app"])
+    return scope, _id(chance) if scope == "session" else "ada"
+
+
+def _state(chance: random.Random) -> Any:
+    return (*_owner(chance), chance.choice(["n", "N", "é\ud800"])), {}
+
+
+def _new_state(chance: random.Random) -> Any:
+    arguments, options = _state(chance)
+    if chance.random() < 0.5:
+        options["expected_revision"] = chance.choice([0, 1, 2])
+    return (*arguments, chance.choice(_VALUES)), options
 
 
 def _search(chance: random.Random) -> Any:
@@ -174,7 +202,14 @@ _OPERATIONS: dict[str, Callable[[random.Random], Any]] = {
     "append_message": _append,
     "append_messages": _batch,
     "replace_messages": _batch,
-    "clear_messages": _one(_id),
+    "clear_messages": lambda chance: ((_id(chance),), {"soft": chance.random() < 0.7}),
+    "pop_message": _one(_id),
+    "replace_suffix": _suffix,
+    "get_payloads": _one(_id),
+    "set_state": _new_state,
+    "get_state": _state,
+    "delete_state": _state,
+    "list_state": lambda chance: (_owner(chance), {}),
     "set_session_title": _one(_id, _title),
     "set_auto_title_if_empty": _one(_id, lambda chance: chance.choice(["Plan", "New"])),
     "get_session_by_title": _one(lambda chance: chance.choice(["Plan", "plan", "Éclair"])),
