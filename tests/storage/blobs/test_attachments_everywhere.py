@@ -117,6 +117,24 @@ def test_a_damaged_file_is_repaired(tmp_path: Path) -> None:
     assert user_version(path) == ATTACHMENTS_LEVEL
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_program_moves_messages(new_store: NewStore, kind: str) -> None:
+    """The sweep waits until it is known where they are now."""
+    with opened(filled(new_store(kind))) as db:
+        db.create_session("third", "cli")
+        move_all = "UPDATE messages SET session_id = ? WHERE session_id = ?"
+        db.provider.write(lambda tx: tx.run(move_all, ("third", "s")))
+        db.delete_session("t")
+        db.sweep_blobs()
+        assert db.get_messages("third")[0]["content"] == CONTENT
+        db.list_sessions_rich()
+        db.sweep_blobs()
+        assert db.get_messages("third")[0]["content"] == CONTENT
+        db.delete_session("third")
+        with db.provider.read() as tx:
+            assert tx.one("SELECT COUNT(*) FROM blobs") == (0,)
+
+
 def user_version(path: Path) -> int:
     connection = sqlite3.connect(path)
     try:

@@ -28,6 +28,7 @@ from hermes_sessions.storage.repositories.blobs import (
     Reference,
     add_references,
     has_blobs,
+    lock_blob,
     read_blob,
     read_blobs,
     store_blob,
@@ -156,6 +157,23 @@ def require_readers_of(
     """Do so if one of these rows, with all copied columns of messages, has attachments."""
     if any(row[_COPIED] for row in rows):
         require_readers(tx, provider)
+
+
+def refresh_references(tx: WriteTransaction, store: StoreContext, session_id: str) -> None:
+    """Refer to the attachments of a session whose messages another program moved."""
+    rows = tx.all(
+        "SELECT ordinal, attachments FROM messages WHERE session_id = ? "
+        "AND attachments IS NOT NULL AND ordinal IS NOT NULL",
+        (session_id,),
+    )
+    wanted = {
+        (Reference(MESSAGE, session_id, str(ordinal)), one["id"])
+        for ordinal, column in rows
+        for one in _listed(column)
+    }
+    digests = sorted({digest for _, digest in wanted})
+    there = {digest for digest in digests if lock_blob(tx, store, digest)}
+    add_references(tx, store, [one for one in sorted(wanted) if one[1] in there])
 
 
 # Reading

@@ -26,6 +26,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.repositories.attachments import refresh_references
 from hermes_sessions.storage.repositories.lineage import Tie, join_families, place_family
 from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
 from hermes_sessions.storage.repositories.rows import THREAD_COLUMNS, names
@@ -148,6 +149,7 @@ def _settle_family(
     for member in affected:
         _give_places(tx, member)
         refresh_derived(tx, member)
+        refresh_references(tx, store, member)
     if len(members) > 1:
         for member in affected:
             refresh_thread(tx, member)

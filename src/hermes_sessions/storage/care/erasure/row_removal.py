@@ -22,6 +22,7 @@ from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.blobs import Blobs
 from hermes_sessions.storage.repositories.deletion import Deletion, detach_children
+from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
 from hermes_sessions.storage.repositories.lineage import place_family
@@ -107,6 +108,7 @@ def remove(store: StoreContext, targets: ErasureTargets) -> Counts:
 
 def _blobs(store: StoreContext, targets: ErasureTargets) -> int:
     """Remove the blobs that only the erased messages needed."""
+    settle(store)
     blobs = Blobs(store)
     sessions = [*targets.session_ids, *targets.rooms]
     return blobs.sweep_sessions(sessions, at_once=True)["removed"] + blobs.sweep()["removed"]
