@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import threading
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -604,3 +605,55 @@ def test_an_import_names_what_it_keeps_apart_and_what_it_leaves_out(
     document = json.loads(hermes.call("sessions", "import", str(file), "--json").out)
     assert (document["routing"], document["kept"]["async_delegations"]) == (0, 1)
     assert {"table": "sqlite_sequence", "reason": "SQLite's own"} in document["left_out"]
+
+
+# ── images ────────────────────────────────────────────────────────────────────────────────────
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 80
+PNG_TEXT = b64encode(PNG).decode()
+IMAGES: list[Any] = [
+    [
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG_TEXT}"}},
+    ],
+    [{"type": "image", "source": {"media_type": "image/png", "data": PNG_TEXT}}],
+    PNG,
+    f"inline ![x](data:image/png;base64,{PNG_TEXT})",
+]
+
+
+@pytest.fixture
+def with_images(hermes: Hermes) -> Hermes:
+    with SessionDB(hermes.store) as db:
+        db.create_session("pictures", "cli")
+        for content in IMAGES:
+            db.append_message("pictures", "user", content)
+    return hermes
+
+
+@pytest.mark.parametrize(
+    ("form", "image"),
+    [
+        ("html", f'<img alt="Image" src="data:image/png;base64,{PNG_TEXT}">'),
+        ("md", f"![Image](data:image/png;base64,{PNG_TEXT})"),
+    ],
+)
+def test_pages_show_images(with_images: Hermes, tmp_path: Path, form: str, image: str) -> None:
+    file = tmp_path / f"page.{form}"
+    with_images.call("sessions", "export", str(file))
+    page = file.read_text(encoding="utf-8")
+    assert page.count(image) == len(IMAGES)
+    assert page.count(PNG_TEXT) == len(IMAGES)
+    assert "inline ![x]([image/png])" in page
+    assert "[non-text content]" not in page
+
+
+def test_an_export_has_its_images_in_it(with_images: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    with_images.call("sessions", "export", str(file))
+    with SessionDB(with_images.store) as db:
+        db.delete_session("pictures")
+    with_images.call("sessions", "import", str(file))
+    with SessionDB(with_images.store) as db:
+        assert [m["content"] for m in db.get_messages("pictures")] == IMAGES
+        assert len(db.list_attachments("pictures")) == len(IMAGES)

@@ -34,6 +34,11 @@ _MAGIC: Final = (
     (b"%PDF-", "application/pdf"),
     (b"PK\x03\x04", "application/zip"),
 )
+_IMAGE_TYPE: Final = re.compile(r"image/[\w.+-]+")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_IMAGE_URL: Final = re.compile(
+    rf"data:({_IMAGE_TYPE.pattern})(?:;[\w=.+-]+)*;base64,({_BASE64.pattern})"
+)
 _UNKNOWN_TYPE: Final = "application/octet-stream"
 _MAX_DEPTH: Final = 100
 
@@ -105,7 +110,7 @@ def describe(text: str, attachments: Mapping[str, bytes]) -> dict[str, tuple[str
     described = {}
     for digest, data in attachments.items():
         media_type, name = said.get(digest, (None, None))
-        described[digest] = (media_type or _sniffed(data), name)
+        described[digest] = (media_type or media_type_of(data), name)
     return described
 
 
@@ -142,7 +147,25 @@ def _described(before: str, siblings: Mapping[str, Any]) -> tuple[str | None, st
     return media_type, next(iter(names), None)
 
 
-def _sniffed(data: bytes) -> str:
+def images_in(content: Any) -> Iterator[tuple[str, str]]:
+    """Yield media type and base64 of the images in a message's content, in order."""
+    if isinstance(content, bytes):
+        media_type = media_type_of(content)
+        if media_type.startswith("image/"):
+            yield media_type, b64encode(content).decode("ascii")
+    for value, siblings in _places(
+        _parsed(content) if isinstance(content, str) else content, {}, 0
+    ):
+        if ";base64," in value:
+            yield from _IMAGE_URL.findall(value)
+        stated = [siblings[key] for key in _TYPES if isinstance(siblings.get(key), str)]
+        is_image = bool(stated) and _IMAGE_TYPE.fullmatch(stated[0])
+        if is_image and siblings.get("data") is value and _BASE64.fullmatch(value):
+            yield stated[0], value
+
+
+def media_type_of(data: bytes) -> str:
+    """Return the media type that the first bytes tell."""
     if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE"):
         return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), _UNKNOWN_TYPE)

@@ -10,7 +10,8 @@ from typing import Any
 
 from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import lines, one_line
-from hermes_sessions.model.message import is_payload_only, text_of
+from hermes_sessions.model.message import is_payload_only, text_of, without_base64
+from hermes_sessions.storage.attachment_texts import images_in
 
 Record = Mapping[str, Any]
 
@@ -23,7 +24,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
 
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
 #: The page loads and runs nothing, whatever a stored text contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 _STYLE = """
@@ -37,6 +38,7 @@ article.user { border-color: #b8860b; }
 article.assistant { border-color: #2e8b57; }
 h3 { margin: 0; font-size: 1rem; }
 time { opacity: .6; font-weight: normal; }
+img { max-width: 100%; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; margin: .5rem 0; }
 details pre { font: .875rem/1.4 ui-monospace, monospace; }
 """
@@ -80,6 +82,8 @@ def _message(message: Record) -> Iterator[str]:
         yield f"<details><summary>{summary}</summary><pre>{escape(text)}</pre></details>\n"
     elif text:
         yield f"<pre>{escape(text)}</pre>\n"
+    for media_type, encoded in images_in(message.get("content")):
+        yield f'<p><img alt="Image" src="data:{escape(media_type)};base64,{encoded}"></p>\n'
     for name, arguments in calls_of(message):
         yield (
             f"<details><summary>Calls {escape(name)}</summary>"
@@ -103,6 +107,8 @@ def markdown_session(record: Record) -> Iterator[str]:
         if text:
             is_data = message.get("role") == "tool" or is_payload_only(message)
             yield (_fenced(text) if is_data else text) + "\n\n"
+        for media_type, encoded in images_in(message.get("content")):
+            yield f"![Image](data:{media_type};base64,{encoded})\n\n"
         for name, arguments in calls_of(message):
             yield f"Calls {_plain(name)}:\n\n{_fenced(arguments)}\n\n"
 
@@ -144,15 +150,16 @@ def speaker_of(message: Record) -> str:
 
 def readable_text(message: Record) -> str:
     """Return the text of a message, or the payload of one that has nothing else, unless it is
-    private; without control characters.
+    private; without control characters. Images are not part of it.
     """
-    text = text_of(message.get("content"))
+    content = message.get("content")
+    text = without_base64(text_of(content))
     if is_payload_only(message):
         if message.get("payload_private"):
             return _PRIVATE
-        text = json.dumps(message["payload"], ensure_ascii=False, indent=2)
-    if not text and message.get("content"):
-        return NO_TEXT
+        text = without_base64(json.dumps(message["payload"], ensure_ascii=False, indent=2))
+    if not text and content:
+        return "" if any(images_in(content)) else NO_TEXT
     return "\n".join(lines(text)) if text else ""
 
 
