@@ -14,7 +14,7 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.care.doctor import integrity_checks
+from hermes_sessions.storage.care.doctor import blob_checks, integrity_checks
 from hermes_sessions.storage.care.doctor.conditions import CONDITIONS
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
@@ -44,6 +44,44 @@ def test_before_the_first_session(tmp_path: Path) -> None:
     assert (found.code, found.found, found.unknown) == (0, [], [])
     assert "There is no store yet" in found.document["notes"][0]
     assert not harness.store.exists()
+
+
+def test_blobs_that_are_lost_or_damaged(harness: DoctorHarness) -> None:
+    with harness.db() as db:
+        for content in (b"one" * 9000, b"two" * 9000, b"three" * 9000):
+            db.append_message(SESSION, "user", content)
+        kept = db.put_blob(b"four", namespace="agent", key="k")
+        first, second, third = [a["id"] for a in db.list_attachments(SESSION)]
+        provider = db.store.provider
+        provider.write(lambda tx: tx.run("DELETE FROM blobs WHERE digest = ?", (first,)))
+        provider.write(lambda tx: tx.run("DELETE FROM blob_parts WHERE digest = ?", (second,)))
+        change = "UPDATE blob_parts SET data = ? WHERE digest IN (?, ?)"
+        provider.write(lambda tx: tx.run(change, (b"x", third, kept)))
+    found = harness.look()
+    assert (found.code, found.found) == (1, ["damaged-blob"])
+    for digest in (first, second):
+        assert digest[:12] in found.what("damaged-blob")
+    assert f"of session {SESSION}" in found.what("damaged-blob")
+    assert third[:12] not in found.what("damaged-blob")
+    every = harness.look("--full").what("damaged-blob")
+    assert every.endswith("and 1 more.")
+    with harness.db() as db:
+        db.delete_session(SESSION)
+        db.put_blob(b"four", namespace="agent", key="k")
+    assert "damaged-blob" not in harness.look().found
+
+
+def test_blobs_that_nothing_needs(harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob_checks, "_MUCH", 10_000)
+    with harness.db() as db:
+        digest = db.put_blob(b"x" * 20_000)
+    assert harness.look().found == []
+    found = harness.look(after=2 * DAY)
+    assert "unneeded-blobs" in found.found
+    assert "1 blobs with 20,000 bytes" in found.what("unneeded-blobs")
+    harness.look("--fix", after=2 * DAY)
+    with harness.db() as db:
+        assert db.get_blob_size(digest) is None
 
 
 def test_rows_from_the_future(harness: DoctorHarness) -> None:

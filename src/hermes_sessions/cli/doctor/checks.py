@@ -11,6 +11,7 @@ from hermes_sessions.agent.chat_spool import ChatSpool, chat_spool_directory, ch
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.care.doctor.access_checks import ACCESS_CHECKS
+from hermes_sessions.storage.care.doctor.blob_checks import BLOBS
 from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.environment_checks import (
     BACKUPS,
@@ -89,6 +90,7 @@ ALL: Final = (
     *CLOCK_CHECKS,
     *STALLED_WORK_CHECKS,
     *REMOVED_LOG,
+    *BLOBS,
     *SEARCH,
     *INSTALLATION_CHECKS,
     *PAGES,

@@ -383,6 +383,21 @@ def _unneeded(tx: ReadTransaction, digests: Sequence[str]) -> list[str]:
     return [digest for digest in digests if digest not in needed or digest in stale]
 
 
+def find_lost(tx: ReadTransaction) -> list[str]:
+    """Return the blobs that something refers to and that are not there, or not with all parts."""
+    rows = tx.all(
+        "SELECT DISTINCT r.digest FROM blob_references r LEFT JOIN blobs b ON b.digest = r.digest "
+        "WHERE b.digest IS NULL OR b.parts <> "
+        "(SELECT COUNT(*) FROM blob_parts p WHERE p.digest = b.digest) ORDER BY r.digest"
+    )
+    lost = [row[0] for row in rows]
+    needed = set[str]()
+    for start in range(0, len(lost), _IDS_PER_QUERY):
+        references = _references_to(tx, lost[start : start + _IDS_PER_QUERY])
+        needed |= {digest for _, digest in _existing(tx, references)}
+    return [digest for digest in lost if digest in needed]
+
+
 _Referred = tuple[Reference, str]
 
 

@@ -115,6 +115,18 @@ CONDITIONS: Final = (
         weight="advice",
         is_fixable=True,
     ),
+    Condition(
+        "damaged-blob",
+        "An attachment, or another blob, is missing or damaged; messages show its id instead.",
+        "Send the file again, or restore a backup: hermes backup restore latest",
+    ),
+    Condition(
+        "unneeded-blobs",
+        "Attachments and other blobs that nothing needs any more take up space.",
+        _FIX,
+        weight="advice",
+        is_fixable=True,
+    ),
     # ── location ──────────────────────────────────────────────────────────────────────────────
     Condition(
         "unsafe-file-system",
