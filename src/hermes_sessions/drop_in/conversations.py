@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any, Final
 
-from hermes_sessions.model.alternation import alternating
 from hermes_sessions.model.message import (
     drop_repeated_questions,
     text_of,
@@ -74,25 +71,6 @@ def _without_reviews(messages: list[Message]) -> list[Message]:
             is_answer = False
             kept.append(message)
     return kept
-
-
-def repaired(messages: list[Message]) -> list[Message]:
-    """Return a conversation with alternating roles, by the client's own rules in its processes."""
-    client_rules = _rules_of_client()
-    if client_rules is None:
-        return alternating(messages)
-    client_rules(None, messages)
-    return messages
-
-
-def _rules_of_client() -> Callable[[Any, list[Message]], Any] | None:
-    if "hermes_constants" not in sys.modules:
-        return None  # Another program may have a package `agent` of its own.
-    try:
-        module = import_module("agent.agent_runtime_helpers")
-    except ImportError:
-        return None
-    return getattr(module, "repair_message_sequence", None)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hermes_sessions.drop_in.conversations import client_shows_facts, conversation, repaired
+from hermes_sessions.drop_in.conversations import client_shows_facts, conversation
 from hermes_sessions.drop_in.shapes import (
     Record,
     given_message,
@@ -17,6 +17,7 @@ from hermes_sessions.drop_in.shapes import (
     window_dict,
 )
 from hermes_sessions.errors import ConstraintViolated, InvalidInput
+from hermes_sessions.model.alternation import alternating
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.sessiondb import SessionDB as Facade
 
@@ -159,14 +160,14 @@ class MessageVerbs(Facade):
             include_inactive=bool(include_inactive),
         )
         messages = conversation(records, with_ancestors=include_ancestors)
-        return repaired(messages) if repair_alternation else messages
+        return alternating(messages) if repair_alternation else messages
 
     def get_resume_conversations(self, session_id: str) -> tuple[list[Record], list[Record]]:
         """Return what a resume sends to the model, and what it shows, with ancestors."""
         records = self._records_with_ancestors(session_id)
         own = [record for record in records if record["session_id"] == session_id]
         return (
-            repaired(conversation(sorted(own, key=lambda record: record["ordinal"]))),
+            alternating(conversation(sorted(own, key=lambda record: record["ordinal"]))),
             conversation(records, with_ancestors=True),
         )
 

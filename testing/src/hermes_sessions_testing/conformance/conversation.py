@@ -176,11 +176,10 @@ class TestConversation:
         assert len(db.get_messages_as_conversation("s")) == len(stored)
 
     def test_neighbours_that_stay_apart(self, db: SessionDB) -> None:
-        """Answers with items of their own, unfinished ones, and structured content."""
+        """Answers with items of their own, unfinished ones, and structured questions."""
         for session_id, first in (
             ("codex", {"codex_message_items": [{"id": 1}]}),
             ("incomplete", {"finish_reason": "incomplete"}),
-            ("structured", {"content": [{"type": "text", "text": "x"}]}),
         ):
             db.create_session(session_id, "cli")
             answer = {"role": "assistant", "content": "one"}
@@ -188,3 +187,30 @@ class TestConversation:
                 session_id, [answer | first, {"role": "assistant", "content": "two"}]
             )
             assert len(db.get_messages_as_conversation(session_id, repair_alternation=True)) == 2
+        db.create_session("structured", "cli")
+        part = {"type": "text", "text": "x"}
+        for role in ("user", "assistant"):
+            db.append_messages(
+                "structured",
+                [{"role": role, "content": [part]}, {"role": role, "content": "two"}],
+            )
+        repaired = db.get_messages_as_conversation("structured", repair_alternation=True)
+        both = [part, {"type": "text", "text": "two"}]
+        assert [message["content"] for message in repaired] == [[part], "two", both]
+
+    def test_a_result_answers_the_last_call(self, db: SessionDB) -> None:
+        """Once, and not beyond the next question."""
+        db.create_session("s", "cli")
+        asked = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}, {"id": "c2"}]}
+        db.append_messages(
+            "s",
+            [
+                asked,
+                {"role": "tool", "content": "first", "tool_call_id": "c1"},
+                {"role": "tool", "content": "again", "tool_call_id": "c1"},
+                {"role": "user", "content": "q"},
+                {"role": "tool", "content": "late", "tool_call_id": "c2"},
+            ],
+        )
+        repaired = db.get_messages_as_conversation("s", repair_alternation=True)
+        assert [message["content"] for message in repaired] == ["", "first", "q"]
