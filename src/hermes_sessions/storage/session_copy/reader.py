@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from hermes_sessions.storage.provider import (
     ReadTransaction,
@@ -128,12 +128,21 @@ def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> lis
     return [row[0] for row in rows]
 
 
+def count_rows(
+    tx: ReadTransaction, table: str, where: str = "1 = 1", params: Sequence[Any] = ()
+) -> int:
+    """Return the number of rows of a table, all or those of a condition."""
+    row = tx.one(f"SELECT COUNT(*) FROM {table} WHERE {where}", params)
+    return int(row[0]) if row else 0
+
+
 def count_messages(tx: ReadTransaction, since: float | None = None) -> int:
     """Return the number of messages; with *since*, of those in the sessions of `ids_page`."""
     where, params = _active(since)
-    among = f"WHERE session_id IN (SELECT id FROM sessions WHERE {where})" if params else ""
-    row = tx.one(f"SELECT COUNT(*) FROM messages {among}", params)
-    return int(row[0]) if row else 0
+    if not params:
+        return count_rows(tx, "messages")
+    among = f"session_id IN (SELECT id FROM sessions WHERE {where})"
+    return count_rows(tx, "messages", among, params)
 
 
 def _active(since: float | None) -> tuple[str, list[str | float]]:
@@ -166,16 +175,7 @@ def messages_of(tx: ReadTransaction, ids: Sequence[str]) -> int:
     """Return the number of messages in these sessions."""
     if not ids:
         return 0
-    marks = placeholders(len(ids))
-    row = tx.one(f"SELECT COUNT(*) FROM messages WHERE session_id IN ({marks})", ids)
-    return int(row[0]) if row else 0
-
-
-def count_rows(provider: SessionDBProvider, table: str) -> int:
-    """Return the number of rows of a table."""
-    with provider.read() as tx:
-        row = tx.one(f"SELECT COUNT(*) FROM {table}")
-    return int(row[0]) if row else 0
+    return count_rows(tx, "messages", f"session_id IN ({placeholders(len(ids))})", ids)
 
 
 def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:

@@ -127,7 +127,7 @@ class SQLiteFileCare(FileCare):
 
     def open_missing(self, file: Path) -> SessionDBProvider:
         """See `FileCare.open_missing`."""
-        from hermes_sessions.storage.sqlite.missing_file import MissingFileProvider
+        from hermes_sessions.storage.sqlite.provider import MissingFileProvider
 
         return MissingFileProvider(file)
 

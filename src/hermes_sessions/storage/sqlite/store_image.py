@@ -24,6 +24,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.error_translation import translate, translated
 from hermes_sessions.storage.sqlite.file_access import create_private
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
+from hermes_sessions.storage.sqlite.row_scan import quoted
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.tables import KNOWN_LEVEL
 
@@ -148,7 +149,7 @@ def _copy_in_turns(source: apsw.Connection, copy: apsw.Connection, on_progress: 
 def _counts(connection: apsw.Connection) -> dict[str, int]:
     found = {}
     for table in _ordinary_tables(connection):
-        row: Any = connection.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchone()
+        row: Any = connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchone()
         found[table] = int(row[0])
     return found
 
@@ -160,10 +161,6 @@ def _ordinary_tables(connection: apsw.Connection) -> list[str]:
         "AND type NOT IN ('virtual', 'shadow', 'view') ORDER BY name"
     ).fetchall()
     return [row[0] for row in rows]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
@@ -220,7 +217,7 @@ def check_image(image: Path) -> None:
         if identify_file(connection).kind is not FileType.OURS:
             raise StoreCorrupt(f"{image} is not a Hermes Sessions store.")
         for table in _ordinary_tables(connection):
-            findings = connection.execute(f"PRAGMA integrity_check({_quoted(table)})").fetchall()
+            findings = connection.execute(f"PRAGMA integrity_check({quoted(table)})").fetchall()
             if findings != [("ok",)]:
                 raise StoreCorrupt(
                     f"database disk image is malformed in table {table} ({findings[0][0]})"

@@ -102,7 +102,8 @@ def compare_stores(
 ) -> Comparison:
     """Compare all sessions of two stores, including the trash, and the side tables."""
     differences: list[Difference] = []
-    total = count_rows(first, "sessions") + count_rows(second, "sessions")
+    with first.read() as tx, second.read() as other:
+        total = count_rows(tx, "sessions") + count_rows(other, "sessions")
     sessions = messages = done = 0
     for page in pages(first):
         with first.read() as tx:

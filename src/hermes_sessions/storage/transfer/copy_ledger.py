@@ -18,6 +18,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.session_copy.reader import count_rows
 from hermes_sessions.storage.tables import ALL_TABLES
 
 _FORMER_NAMES: Final = {"state_meta": "transferred_meta", "foreign_rows": "transferred_rows"}
@@ -99,13 +100,10 @@ class Ledger:
 
     def sessions_from_elsewhere(self, tx: ReadTransaction) -> int:
         """Return how many sessions of the target did not come from this source."""
-        row = tx.one(
-            "SELECT COUNT(*) FROM sessions WHERE NOT EXISTS (SELECT 1 FROM foreign_rows f "
+        return count_rows(
+            tx,
+            "sessions",
+            "NOT EXISTS (SELECT 1 FROM foreign_rows f "
             "WHERE f.table_name = ? AND f.row_key = sessions.id AND f.origin = ?)",
             (_NAMES["sessions"], self.origin),
         )
-        return int(row[0]) if row else 0
-
-    def is_empty(self, tx: ReadTransaction) -> bool:
-        """Return whether nothing was copied from this source yet."""
-        return not self.page(tx, "sessions", None, 1)

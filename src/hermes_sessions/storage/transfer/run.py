@@ -239,7 +239,7 @@ class Transfer:
         self._start("Indexing", lag.pending + lag.titles)
         maintenance.catch_up(on_step=self._advance)
         with self._target.read() as tx:
-            return max(0, count_rows(self._target, "messages") - maintenance.lag(tx).not_indexed)
+            return max(0, count_rows(tx, "messages") - maintenance.lag(tx).not_indexed)
 
     # ── some sessions ─────────────────────────────────────────────────────────────────────────
 

@@ -26,7 +26,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import PATIENCE, pack_image, publish_backup
 from hermes_sessions.storage.care.backups.portable_format import read_rows, read_sums
-from hermes_sessions.storage.care.backups.row_loader import fill
+from hermes_sessions.storage.care.backups.restore import fill_store
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,
     unpack_directory,
@@ -99,7 +99,7 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
         try:
             if backup.kind == "portable":
                 container.check_digests()
-                fill(provider, partial(read_rows, container), at_once=False)
+                fill_store(provider, partial(read_rows, container), at_once=False)
             yield file, provider
         finally:
             provider.close()

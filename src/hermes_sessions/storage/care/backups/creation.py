@@ -27,8 +27,7 @@ from hermes_sessions.storage.care.backups.container import ContainerWriter
 from hermes_sessions.storage.care.backups.portable_format import (
     EXCLUDED_TABLES,
     BackedUpSession,
-    count,
-    present,
+    counts_of,
     sum_line,
     write_rows,
 )
@@ -44,6 +43,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.migration_backup import BackupSource, CopyImage
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.provider_registry import file_care
+from hermes_sessions.storage.session_copy.reader import count_rows
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -234,7 +234,7 @@ def _pack_pages(
             unsummed += found.checksum is None
     facts |= {
         "kind": "image",
-        "counts": {table.name: count(tx, table) for table in present(tx, tables_query)},
+        "counts": counts_of(tx, tables_query),
         "unsummed": unsummed,
     }
     container.finish(facts)
@@ -247,8 +247,7 @@ def _pack_rows(
     tables_query: str | None,
     on_progress: Progress,
 ) -> None:
-    row = tx.one("SELECT COUNT(*) FROM messages")
-    total, done = (int(row[0]) if row else 0), 0
+    total, done = count_rows(tx, "messages"), 0
 
     def advance(messages: int) -> None:
         nonlocal done

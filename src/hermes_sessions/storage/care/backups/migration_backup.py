@@ -28,7 +28,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     lock_backup_directory,
 )
 from hermes_sessions.storage.care.backups.creation import make
-from hermes_sessions.storage.care.backups.portable_format import count, present
+from hermes_sessions.storage.care.backups.portable_format import counts_of
 from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_locked_directory
 from hermes_sessions.storage.care.backups.verification import check_digests
 from hermes_sessions.storage.logs import Logger
@@ -102,7 +102,7 @@ def _settings(file: Path | None) -> tuple[BackupsSettings, Path]:
 
 def _is_wanted(source: BackupSource, settings: BackupsSettings) -> bool:
     with source.read() as tx:
-        if not any(count(tx, table) for table in present(tx, source.tables_query)):
+        if not any(counts_of(tx, source.tables_query).values()):
             return False
     if not settings.before_migration:
         logger.warning(
@@ -150,7 +150,7 @@ def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
     if not candidates:
         return False
     with source.read() as tx:
-        counts = {table.name: count(tx, table) for table in present(tx, source.tables_query)}
+        counts = counts_of(tx, source.tables_query)
     for backup in candidates:
         if backup.counts == counts:
             check_digests(backup.path)

@@ -24,6 +24,7 @@ from hermes_sessions.storage.session_copy.reader import (
     Piece,
     SideRows,
     characters_in,
+    count_rows,
     ids_page,
     read_pieces,
     read_side_rows,
@@ -70,10 +71,9 @@ def present(tx: ReadTransaction, tables_query: str | None) -> tuple[Table, ...]:
     return tuple(table for table in INCLUDED_TABLES if table.name in there)
 
 
-def count(tx: ReadTransaction, table: Table) -> int:
-    """Return the number of rows in a table."""
-    row = tx.one(f"SELECT COUNT(*) FROM {table.name}")
-    return int(row[0]) if row else 0
+def counts_of(tx: ReadTransaction, tables_query: str | None) -> dict[str, int]:
+    """Return the number of rows in each of these tables."""
+    return {table.name: count_rows(tx, table.name) for table in present(tx, tables_query)}
 
 
 #: Starts the line with a session's checksum; not a table name.
@@ -152,7 +152,7 @@ def write_rows(
                 note(found)
                 messages = 0
     for table in OF_A_SESSION:
-        left = count(tx, table) - written.counts[table.name]
+        left = count_rows(tx, table.name) - written.counts[table.name]
         if left:
             written.left_out[table.name] = left
     return written

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_sessions.errors import BackupRefused, InvalidInput, StoreLocked
 from hermes_sessions.storage.care.backups.backup_directory import (
@@ -27,14 +27,12 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import Progress, silent
 from hermes_sessions.storage.care.backups.portable_format import (
-    DECLARED,
-    count,
+    counts_of,
     present,
     read_rows,
     read_store,
     read_sums,
 )
-from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,
     check_unpacked,
@@ -45,9 +43,11 @@ from hermes_sessions.storage.care.backups.verification import (
     verify_backup,
 )
 from hermes_sessions.storage.fsync import sync_file
-from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.provider_registry import file_care, open_url
-from hermes_sessions.storage.session_copy.reader import Piece, SideRows
+from hermes_sessions.storage.repositories.stale_sessions import note_all
+from hermes_sessions.storage.session_copy.reader import Piece, SideRows, batches, count_rows
+from hermes_sessions.storage.session_copy.writer import Edge, edges_of, insert_rows, link_parents
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -57,7 +57,12 @@ PATIENCE: Final = 2.0
 #: A process with a heartbeat within this many seconds may still be running.
 _STILL_ALIVE: Final = 120.0
 _RESTORING: Final = ".restoring"
-_Read = Callable[[], Iterator[Piece | SideRows]]
+#: Called with the number of messages done.
+Advance = Callable[[int], None]
+#: Examines the result, given the number of rows that were written, by table.
+Check = Callable[[ReadTransaction, Counter[str]], None]
+_Read = Callable[[], Iterable[Piece | SideRows]]
+_Run = Callable[[Callable[[WriteTransaction], Any]], Any]
 
 
 class RestoreResult(NamedTuple):
@@ -300,7 +305,7 @@ def _fill(
         # An image also counts rows that belong to no session.
         expected = backup.counts if backup.kind == "portable" else written
         for table, rows in expected.items():
-            stored = count(tx, DECLARED[table])
+            stored = count_rows(tx, table)
             if stored != rows:
                 raise BackupRefused(
                     f"{table} has {stored} rows after the restore, but {rows} in the backup. "
@@ -314,4 +319,82 @@ def _fill(
             lambda done, total: on_progress("Comparing", done, total),
         )
 
-    fill(target, read, at_once=at_once, check=check, advance=advance)
+    fill_store(target, read, at_once=at_once, check=check, advance=advance)
+
+
+# Writing rows. On a server this is one transaction: no other process sees a part of it, and a lost
+# connection leaves nothing behind. A SQLite file under construction has no final name yet, so many
+# short transactions are enough.
+
+
+def fill_store(
+    target: SessionDBProvider,
+    read: _Read,
+    *,
+    at_once: bool,
+    check: Check = lambda _tx, _written: None,
+    advance: Advance = lambda _: None,
+) -> None:
+    """Write all that *read* yields into an empty store; with *at_once* in a single transaction.
+
+    *check* examines the result before a single transaction is committed.
+
+    Raises:
+        BackupRefused: the store is not empty; nothing was written.
+        BackupDamaged: the backup is damaged. With *at_once*, nothing was written.
+    """
+    if at_once:
+        target.write(lambda tx: check(tx, _write_all(target, read, advance, lambda step: step(tx))))
+        return
+    written = _write_all(target, read, advance, target.write)
+    with target.read() as tx:
+        check(tx, written)
+
+
+def _write_all(
+    target: SessionDBProvider,
+    read: _Read,
+    advance: Advance,
+    run: _Run,
+) -> Counter[str]:
+    run(lambda tx: _require_empty(tx, target.dialect.tables_query))
+    written = Counter[str]()
+    #: Edges by the parent that is not stored yet.
+    waiting: dict[str, list[Edge]] = {}
+    for batch in batches(read()):
+        edges = edges_of(batch)
+        for part in batch:
+            if isinstance(part, Piece) and part.session is not None:
+                edges += waiting.pop(part.session_id, ())
+
+        def work(
+            tx: WriteTransaction,
+            batch: list[Piece | SideRows] = batch,
+            edges: list[Edge] = edges,
+        ) -> list[Edge]:
+            insert_rows(tx, target, batch)
+            return link_parents(tx, edges)
+
+        for edge in run(work):
+            waiting.setdefault(edge[1], []).append(edge)
+        for part in batch:
+            written.update({table.name: len(rows) for table, rows in part.rows()})
+            advance(len(part.messages) if isinstance(part, Piece) else 0)
+    run(note_all)
+    return written
+
+
+def _require_empty(tx: WriteTransaction, tables_query: str | None) -> None:
+    """Refuse a store that is not empty.
+
+    Raises:
+        BackupRefused: the message says what it contains, and what to do.
+    """
+    held = {name: rows for name, rows in counts_of(tx, tables_query).items() if rows}
+    if held:
+        some = ", ".join(f"{number} in {name}" for name, number in list(held.items())[:3])
+        raise BackupRefused(
+            f"The store is not empty (rows: {some}); nothing was changed. On a server, a backup "
+            f"can only be restored into an empty database or schema: create one, restore into it "
+            f"with --into, and point sessiondb in config.yaml to it. The old one stays."
+        )

@@ -22,8 +22,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.portable_format import (
     BackedUpSession,
-    count,
-    present,
+    counts_of,
     read_rows,
     read_sums,
 )
@@ -172,7 +171,7 @@ def check_unpacked(
 def _compare_counts(
     container: Container, backup: Backup, tx: ReadTransaction, tables_query: str
 ) -> None:
-    found = {table.name: count(tx, table) for table in present(tx, tables_query)}
+    found = counts_of(tx, tables_query)
     for table in {*found, *backup.counts}:
         if found.get(table) != backup.counts.get(table):
             raise container.damaged(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import apsw
 
@@ -20,6 +20,19 @@ LOST_AND_FOUND: Final = "lost_and_found"
 #: The columns before the values of such a row.
 LOST_COLUMNS: Final = ("rootpgno", "pgno", "nfield", "id")
 _BATCH: Final = 1000
+
+
+class _LostRow(NamedTuple):
+    """A row that was found without its table."""
+
+    row_id: int
+    values: list[Any]
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        """Return a row of ``lost_and_found``."""
+        _, _, count, row_id, *values = row
+        return cls(row_id, values[:count])
 
 
 class RowFile:
@@ -146,12 +159,11 @@ def name_of(file: RowFile, table: str, row_id: int) -> tuple[str, Any] | None:
     [row] = file.rows(table, file.columns(table), row_id)
     if table != LOST_AND_FOUND:
         return table, row[0]
-    count, lost_id = row[2], row[3]
-    values = row[4 : 4 + count]
-    belongs_to = table_of(values)
+    lost = _LostRow.of(row)
+    belongs_to = table_of(lost.values)
     if belongs_to is None:
         return None
-    name = lost_id if belongs_to == "messages" else values[0]
+    name = lost.row_id if belongs_to == "messages" else lost.values[0]
     return None if name in _present(file, belongs_to) else (belongs_to, name)
 
 
@@ -168,8 +180,7 @@ def put_back(file: RowFile) -> tuple[dict[str, int], int]:
     lost = file.columns(LOST_AND_FOUND)
     rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in ORDER}
     for row in file.rows(LOST_AND_FOUND, lost):
-        count, rowid = row[2], row[3]
-        values = list(row[4 : 4 + count])
+        rowid, values = _LostRow.of(row)
         table = table_of(values)
         if table is None:
             unknown += 1
