@@ -65,7 +65,9 @@ def said(db: SessionDB, session_id: str = "s") -> list[tuple[str, Any]]:
 
 def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) -> None:
     spool = ChatSpool(tmp_path / "spool")
-    spool.append(SpooledMessage("s", "cli", message("One"), "m-1", "Be kind.", "u"))
+    spool.append(
+        SpooledMessage("s", "cli", message("One"), "m-1", "Be kind.", "u", cwd="/projects/x")
+    )
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     spool.append(SpooledMessage("s", "cli", message("Two", "assistant", tool_calls=calls), "m-1"))
     assert spool.store_all(db) == 2
@@ -77,6 +79,7 @@ def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) 
         "u",
     )
     assert (session["source"], session["started_at"], session["ended_at"]) == ("cli", 5.0, None)
+    assert session["cwd"] == "/projects/x"
     assert said(db) == [("user", "One"), ("assistant", "Two")]
     assert db.get_messages("s")[1]["tool_calls"] == calls
     assert db.lease_of("s") is None

@@ -67,6 +67,8 @@ class SpooledMessage:
     user_id: str | None = None
     #: The fence under which it should have been stored; the turn it belonged to is over.
     fence: int | None = None
+    #: The directory that the chat works in.
+    cwd: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in a form that JSON can hold."""
@@ -78,6 +80,7 @@ class SpooledMessage:
             "system_prompt": self.system_prompt,
             "user_id": self.user_id,
             "fence": self.fence,
+            "cwd": self.cwd,
         }
 
     @classmethod
@@ -100,6 +103,7 @@ class SpooledMessage:
             values["system_prompt"],
             values["user_id"],
             values.get("fence"),
+            values.get("cwd"),
         )
 
 
@@ -176,6 +180,7 @@ def _store_message(db: SessionDB, spooled: SpooledMessage) -> None:
             system_prompt=spooled.system_prompt,
             user_id=spooled.user_id,
             started_at=spooled.message.get("timestamp"),
+            cwd=spooled.cwd,
         )
     target = db.get_compression_tip(spooled.session_id)
     if db.has_external_id(spooled.session_id, spooled.message["external_id"]):

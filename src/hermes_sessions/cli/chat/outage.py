@@ -71,6 +71,7 @@ class OutageHandler:
                     self._origin.system_prompt,
                     self._origin.user_id,
                     fence,
+                    self._origin.cwd,
                 )
             )
         except OSError as error:
