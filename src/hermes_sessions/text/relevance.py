@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from hermes_sessions.model.computed_once import computed_once
-from hermes_sessions.text.query.matcher import counter, folded
+from hermes_sessions.text.query.matcher import counter, folded, likeness_of
 from hermes_sessions.text.query.tree import Forms, Term
 from hermes_sessions.text.tokenizer import analyse, is_cjk
 
@@ -150,8 +150,12 @@ class _WordCounter:
 
     def __init__(self, forms: Forms) -> None:
         self._tokens: set[str] = set()
+        self._like: list[Term] = []
         self._others: list[Callable[[str], int]] = []
         for term in forms:
+            if isinstance(term, Term) and term.likeness is not None:
+                self._like.append(term)
+                continue
             if isinstance(term, Term) and len(term.parts) == 1 and not term.parts[0].prefix:
                 token = term.parts[0].token
                 if not is_cjk(token):
@@ -159,11 +163,17 @@ class _WordCounter:
                     continue
             self._others.append(counter(term))
 
-    def count(self, words: Counter[str], text: str) -> int:
+    def count(self, words: Counter[str], text: str) -> float:
         """Count in the tokens and the folded text of a match."""
-        found = 0
+        found = 0.0
         for token in self._tokens & words.keys():
             found += words[token]
+        if self._like:
+            found += sum(
+                number * max(likeness_of(term, token) for term in self._like)
+                for token, number in words.items()
+                if token not in self._tokens
+            )
         for count in self._others:
             found += count(text)
         return found
@@ -194,7 +204,7 @@ def scores(
             if number
         )
         if wanted:
-            score += _COVERAGE * sum(1 for number in row if number) / len(wanted)
+            score += _COVERAGE * sum(min(1.0, number) for number in row) / len(wanted)
             if match.title not in titles:
                 titles[match.title] = _share(counters, match.title)
             score += _TITLE * titles[match.title]

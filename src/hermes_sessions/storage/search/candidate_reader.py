@@ -178,6 +178,18 @@ class CandidateReader:
         found.sort(key=lambda item: item.time_key, reverse=not oldest)
         return found[:count]
 
+    def has_match(self, node: Node) -> bool:
+        """Whether any message matches."""
+        where = self.where()
+        if self._unindexed_matches(node, where):
+            return True
+        candidates = self._candidates(
+            node, where & self._indexed(node), "last stored", self._span(), 1
+        )
+        if not candidates.ids or (candidates.exact and not candidates.unsure):
+            return bool(candidates.ids)
+        return bool(self.last_stored(node, 1))
+
     def last_stored(
         self, node: Node, count: int, *, where: SQLCondition | None = None
     ) -> list[MatchedMessage]:

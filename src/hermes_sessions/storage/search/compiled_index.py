@@ -84,7 +84,7 @@ class _Compiler:
         tokens = [
             encode_prefix(part.token) if part.prefix else encode(part.token) for part in term.parts
         ]
-        exact = not any(is_cut(part.token) for part in term.parts)
+        exact = term.likeness is None and not any(is_cut(part.token) for part in term.parts)
         return Expression(self._syntax.phrase(tokens, prefix=term.parts[-1].prefix), exact=exact)
 
     def _all(self, compiled: list[Expression | None]) -> Expression | None:

@@ -317,7 +317,7 @@ class _Search:
         """
         tried: list[Node] = []
         is_plain = self._question.is_plain and not is_bound(node)
-        for name, reading in steps(node):
+        for name, reading in steps(node, is_known=self._reader.has_match):
             if name == INSIDE_WORDS:
                 if self._listed:
                     break

@@ -125,6 +125,8 @@ def occurrences(term: Term | Substring, document: TokenizedDocument, *, enough: 
         needle = fold(term.raw)
         return min(enough, sum(text.count(needle) for text in document.folded)) if needle else 0
     first = term.parts[0]
+    if term.likeness is not None:
+        return min(enough, sum(is_like(term, token) for s in document.streams for token in s))
     if len(term.parts) == 1:
         return _count_single(first, document, enough)
     count = 0
@@ -135,6 +137,18 @@ def occurrences(term: Term | Substring, document: TokenizedDocument, *, enough: 
                 if count >= enough:
                     return count
     return count
+
+
+def is_like(term: Term, token: str) -> bool:
+    """Whether a token is one of the words that a term with a likeness means."""
+    return likeness_of(term, token) > 0
+
+
+def likeness_of(term: Term, token: str) -> float:
+    """Return how much a token counts as one of the words that a term with a likeness means."""
+    if term.likeness is None or not token.startswith(term.parts[0].token):
+        return 0.0
+    return term.likeness.weight(token)
 
 
 def _count_single(part: QueryToken, document: TokenizedDocument, enough: int) -> int:

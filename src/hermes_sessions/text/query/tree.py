@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hermes_sessions.text.tokenizer import QueryToken
+from hermes_sessions.text.word_forms import Likeness
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Term:
     prefix: bool = False
     #: Whether it was quoted: then it is taken literally and never relaxed.
     quoted: bool = field(default=False, compare=False)
+    #: With a single part that is a prefix: which of the words with this beginning are meant.
+    likeness: Likeness | None = None
 
 
 @dataclass(frozen=True, slots=True)

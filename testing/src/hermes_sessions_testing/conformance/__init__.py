@@ -142,7 +142,11 @@ from hermes_sessions_testing.conformance.search_index import (
     TestSearchAcrossHandles,
     TestSearchUpkeep,
 )
-from hermes_sessions_testing.conformance.search_queries import TestHostileText, TestSearchOperators
+from hermes_sessions_testing.conformance.search_queries import (
+    TestHostileText,
+    TestLanguages,
+    TestSearchOperators,
+)
 from hermes_sessions_testing.conformance.search_results import TestSearchAnswers, TestSearchPages
 from hermes_sessions_testing.conformance.search_scope import TestScope
 from hermes_sessions_testing.conformance.session_directories import TestSessionDirectories
@@ -195,6 +199,7 @@ __all__ = [
     "TestInsights",
     "TestIsolation",
     "TestLabels",
+    "TestLanguages",
     "TestLeases",
     "TestLeasesAtOnce",
     "TestLifecycle",

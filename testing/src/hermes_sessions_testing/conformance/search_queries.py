@@ -363,3 +363,37 @@ class TestHostileText:
         for verb in (db.search, db.search_messages):
             with pytest.raises(InvalidInput, match="must be"):
                 verb(**given)
+
+
+#: Questions, and the message that answers each.
+ANSWERED = {
+    "Wann haben wir die Datenbank migriert?": "Die Migration der Datenbanken lief am Dienstag",
+    "¿Cuándo actualizamos los contenedores?": "El contenedor se actualizó el viernes",
+    "Когда мы обновили базу данных?": "Обновление баз данных прошло ночью",
+    "Kiedy zaktualizowaliśmy serwery?": "Serwer został zaktualizowany w piątek",
+    "Milloin päivitimme palvelimet?": "Palvelimen päivitys tehtiin maanantaina",
+    "متى قمنا بتحديث الخوادم؟": "تم تحديث الخادم يوم الثلاثاء",
+    "什么时候迁移了数据库？": "数据库的迁移在星期二完成",
+    "kubernets upgrade": "The kubernetes cluster was upgraded",
+    "k8s nodes": "two kubernetes nodes are gone",
+    "parseQuery bug": "the bug is in parse_query",
+    "Herr Mueller": "Müller hat angerufen",
+    "поездка Moskva": "a trip to Москва",
+}
+
+
+class TestLanguages:
+    """Questions in other languages, misspellings, synonyms and other spellings find answers."""
+
+    def test_answers_are_found(self, db: SessionDB) -> None:
+        """Each question finds its answer first, among the others."""
+        say(db, "s", *ANSWERED.values(), "something else", "noch etwas")
+        found = {question: db.search(question, limit=1).hits for question in ANSWERED}
+        assert {q: hits[0].snippet_text if hits else None for q, hits in found.items()} == ANSWERED
+
+    def test_misspellings_only_for_unknown_words(self, db: SessionDB) -> None:
+        """A word that some message has stands for itself."""
+        say(db, "s", "a terminal here", "one terminus there")
+        assert len(db.search("terminal zeppelin").hits) == 1
+        assert len(db.search("termnial zeppelin").hits) == 1
+        assert db.search('"termnial" AND zeppelin').hits == []
