@@ -26,6 +26,7 @@ HOMES = {
     "pymysql": {"hermes_sessions.storage.mysql"},
     "yaml": {"hermes_sessions.config"},
     "click": {"hermes_sessions.cli"},
+    "snowballstemmer": {"hermes_sessions.text"},
     "wcwidth": {"hermes_sessions.cli"},
     "h11": {"hermes_sessions.gateway.platforms"},
     "httpx": {"hermes_sessions.agent", "hermes_sessions.gateway"},

@@ -200,6 +200,10 @@ def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
             marks.update(find_folded(text, term.raw))
         elif term.parts[0].token not in joined:
             continue  # Most terms of a long query occur in none of its pieces.
+        elif term.likeness is not None:
+            marks.update(
+                tokens.span(i, i) for i, token in enumerate(stream) if is_like(term, token)
+            )
         elif len(term.parts) == 1:
             marks.update(_single_marks(term.parts[0], tokens, text))
         else:

@@ -395,5 +395,6 @@ class TestLanguages:
         """A word that some message has stands for itself."""
         say(db, "s", "a terminal here", "one terminus there")
         assert len(db.search("terminal zeppelin").hits) == 1
-        assert len(db.search("termnial zeppelin").hits) == 1
+        (hit,) = db.search("termnial zeppelin").hits
+        assert hit.snippet == "a >>>terminal<<< here"
         assert db.search('"termnial" AND zeppelin').hits == []
