@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from os import fspath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import (
     ascii_lower,
     new_session_id,
@@ -18,7 +18,6 @@ from hermes_sessions.model.ids import (
 from hermes_sessions.model.lineage import (
     COMPRESSION,
     LISTED_KINDS,
-    SAME_PERSON_KINDS,
     edge_kind_at_creation,
     require_edge_kind,
 )
@@ -28,12 +27,12 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.leases import lock_session, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
+from hermes_sessions.storage.repositories.parent_edge import ParentEdge, edge_to
 from hermes_sessions.storage.repositories.rows import (
     PLACE_COLUMNS,
     SELECT_SESSION,
     THREAD_COLUMNS,
     VISIBLE,
-    names,
     scope_condition,
     session_record,
 )
@@ -154,9 +153,11 @@ class Sessions:
             return None
         if session_id is not None:
             with self._store.provider.read() as tx:
-                row = tx.one("SELECT workspace_id FROM sessions WHERE id = ?", (session_id,))
+                row = tx.one("SELECT workspace_id, cwd FROM sessions WHERE id = ?", (session_id,))
             if row is not None and row[0] is not None:
                 return None
+            # A directory that was recorded without a workspace stays.
+            cwd = row[1] or cwd if row is not None else cwd
         from hermes_sessions.storage.repositories.workspaces import Workspaces
 
         return Workspaces(self._store).locate(cwd)
@@ -178,7 +179,7 @@ class Sessions:
         )
         if existing is None:
             if parent_id is not None:
-                edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
+                edge = edge_to(tx, parent_id, edge_kind, config, values["source"])
                 if edge.kind == COMPRESSION:
                     lock_session(tx, self._store, parent_id, fence)
             self.insert(tx, values, parent_id, edge_kind, config)
@@ -194,7 +195,7 @@ class Sessions:
             changes = ", ".join(f"{name} = COALESCE({name}, ?)" for name in filled)
             tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
         if stored_parent is None and parent_id is not None and parent_id != session_id:
-            edge = _edge_to(tx, parent_id, edge_kind, config, source)
+            edge = edge_to(tx, parent_id, edge_kind, config, source)
             if edge.kind == COMPRESSION:
                 lock_session(tx, self._store, parent_id, fence)
                 require_free(tx, self._store, [session_id])
@@ -228,9 +229,9 @@ class Sessions:
         For a continuation, the caller makes sure that no other holder leases the parent's chain.
         """
         session_id = require_new_id(values["id"])
-        edge = _Edge(session_id)
+        edge = ParentEdge(session_id)
         if parent_id is not None:
-            edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
+            edge = edge_to(tx, parent_id, edge_kind, config, values["source"])
         listed = parent_id is None or edge.kind in LISTED_KINDS
         row = (
             dict.fromkeys(ORIGIN_COLUMNS)
@@ -246,11 +247,7 @@ class Sessions:
                 "last_active": values["started_at"],
             }
         )
-        # Branch and repository belong to a directory: a child with its own has its own.
-        own = PLACE_COLUMNS if row.get("cwd") is not None else ()
-        for name, inherited in edge.thread.items():
-            if row.get(name) is None and name not in own:
-                row[name] = inherited
+        row = edge.complete(row)
         marks = ", ".join("?" * len(_CREATED))
         tx.run(
             f"INSERT INTO sessions ({', '.join(_CREATED)}) VALUES ({marks})",
@@ -415,51 +412,6 @@ def require_time(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InvalidInput(f"A time must be seconds since the epoch, not {value!r}.")
     return float(value)
-
-
-_OWN_THREAD: Final[Mapping[str, Any]] = dict.fromkeys(THREAD_COLUMNS)
-
-
-class _Edge(NamedTuple):
-    """Values that a session inherits from its parent."""
-
-    conversation_id: str
-    kind: str | None = None
-    #: The parent's user, if the session belongs to the same user.
-    user_id: str | None = None
-    #: Those of `THREAD_COLUMNS` that the session has from its parent.
-    thread: Mapping[str, Any] = _OWN_THREAD
-
-
-def _edge_to(
-    tx: ReadTransaction,
-    parent_id: str,
-    edge_kind: str | None,
-    config: dict[str, Any] | None,
-    source: str,
-) -> _Edge:
-    """Return the values that a child of *parent_id* from *source* inherits."""
-    parent = tx.one(
-        f"SELECT conversation_id, end_reason, user_id, source, {names(THREAD_COLUMNS)} "
-        f"FROM sessions WHERE id = ? AND {VISIBLE}",
-        (parent_id,),
-    )
-    if parent is None:
-        raise UnknownSession(parent_id, "parent session")
-    conversation_id, end_reason, user_id, parent_source, *thread = parent
-    kind = edge_kind or edge_kind_at_creation(end_reason, config)
-    # The same id on another platform may be a different user.
-    is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
-    inherited = PLACE_COLUMNS if kind in SAME_PERSON_KINDS else ()
-    return _Edge(
-        conversation_id or parent_id,
-        kind,
-        user_id=user_id if is_theirs else None,
-        thread={
-            name: value if kind == COMPRESSION or name in inherited else None
-            for name, value in zip(THREAD_COLUMNS, thread, strict=True)
-        },
-    )
 
 
 def _explain_edge(tx: WriteTransaction, session_id: str, kind: str) -> None:

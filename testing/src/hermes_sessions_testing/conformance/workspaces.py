@@ -88,6 +88,28 @@ class TestWorkspaces:
         assert session(db, "moved")["workspace_id"] is None
         assert at(db, api)["sessions"] == 4
 
+    def test_a_directory_of_its_own(self, db: SessionDB, projects: tuple[Path, Path]) -> None:
+        """Behaviour 122: a child elsewhere has nothing of its parent's; a recorded one stays."""
+        api, web = projects
+        db.import_sessions(
+            [
+                {
+                    "id": "p",
+                    "source": "cli",
+                    "cwd": str(api),
+                    "git_branch": "b",
+                    "git_repo_root": "/r",
+                }
+            ]
+        )
+        db.create_session("c", "cli", cwd=web, parent_session_id="p", edge_kind="branch")
+        child = session(db, "c")
+        assert (child["git_branch"], child["git_repo_root"]) == (None, None)
+        assert child["workspace_id"] == at(db, web)["id"]
+        db.create_session("p", "cli", cwd=web)
+        assert session(db, "p")["cwd"] == str(api)
+        assert session(db, "p")["workspace_id"] == at(db, api)["id"]
+
     def test_earlier_sessions_of_the_directory(
         self, db: SessionDB, projects: tuple[Path, Path]
     ) -> None:
