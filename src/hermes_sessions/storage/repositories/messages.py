@@ -56,16 +56,19 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
     """Recompute a session's counters, preview and activity from its messages in force, and the
     activity of the thread it is part of.
     """
-    counts = tx.all(
-        f"SELECT tool_calls FROM messages WHERE {IN_FORCE} AND tool_calls IS NOT NULL",
+    # One pass over the messages: every rewind and pop of a long transcript needs it.
+    row = tx.one(
+        f"SELECT COUNT(*), COUNT(tool_calls), MAX(timestamp) FROM messages WHERE {IN_FORCE}",
         (session_id,),
     )
-    total = tx.one(f"SELECT COUNT(*) FROM messages WHERE {IN_FORCE}", (session_id,))
+    total, with_calls, newest = row or (0, 0, None)
+    calls = "SELECT tool_calls FROM messages WHERE tool_calls IS NOT NULL"
+    counts = tx.all(f"{calls} AND {IN_FORCE}", (session_id,)) if with_calls else []
     tx.run(
         "UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?",
-        (total[0] if total else 0, sum(calls_in(row[0]) for row in counts), session_id),
+        (total, sum(calls_in(row[0]) for row in counts), session_id),
     )
-    refresh_derived(tx, session_id)
+    _refresh_derived(tx, session_id, newest)
     refresh_thread(tx, session_id)
 
 
@@ -73,6 +76,10 @@ def refresh_derived(tx: WriteTransaction, session_id: str) -> None:
     """Recompute a session's preview and its own activity; the documented counters are left to
     the program that changed the messages.
     """
+    _refresh_derived(tx, session_id, _newest(tx, session_id))
+
+
+def _refresh_derived(tx: WriteTransaction, session_id: str, newest: float | None) -> None:
     first = tx.one(
         "SELECT content, content_type FROM messages WHERE session_id = ? AND active = 1 "
         "AND role = ? AND content IS NOT NULL ORDER BY ordinal LIMIT 1",
@@ -82,7 +89,7 @@ def refresh_derived(tx: WriteTransaction, session_id: str) -> None:
         "UPDATE sessions SET preview = ?, last_active = COALESCE(?, started_at) WHERE id = ?",
         (
             preview_of(decode_searchable(first[0], first[1])) if first else None,
-            _newest(tx, session_id),
+            newest,
             session_id,
         ),
     )
