@@ -105,7 +105,7 @@ def test_words_in_another_script(word: str, other: str | None) -> None:
 
 
 def test_synonyms_can_be_added() -> None:
-    found = read_synonyms([["kettle", "boiler", "water heater"]])
+    found = read_synonyms(("kettle = boiler = water heater", "="))
     assert found["kettle"] == ("boiler", "water heater")
     assert found["water heater"] == ("kettle", "boiler")
     assert "kubernetes" in found["k8s"]

@@ -30,6 +30,7 @@ from hermes_sessions.config.key_types import (
     Seconds,
     Size,
     Text,
+    TextList,
     WholeNumber,
     YesNo,
 )
@@ -217,6 +218,19 @@ class StorageSettings(SettingsSection):
     """``storage``: what is kept beside the rows of messages."""
 
     attachments: AttachmentSettings = section(AttachmentSettings)
+
+
+class SearchSettings(SettingsSection):
+    """``search``: how queries are read."""
+
+    synonyms: tuple[str, ...] = setting(
+        (),
+        kind=TextList(),
+        doc=(
+            "Words that mean the same, like `[standup = daily, kettle = boiler]`, besides a "
+            "[built-in list](search.md#when-nothing-matches-as-asked)."
+        ),
+    )
 
 
 class ModelSettings(SettingsSection, shared=True, short_form="default"):
@@ -424,6 +438,7 @@ class Settings(SettingsSection, shared=True):
     """Likely mistakes in the file that do not stop anything; one line each."""
     sessiondb: SessionDBSettings = section(SessionDBSettings)
     storage: StorageSettings = section(StorageSettings)
+    search: SearchSettings = section(SearchSettings)
     model: ModelSettings = section(ModelSettings)
     sessions: SessionsSettings = section(SessionsSettings)
     repair: RepairSettings = section(RepairSettings)

@@ -40,6 +40,7 @@ class OpenedProvider(NamedTuple):
     trash_days: int | None = None
     find_retention: Callable[[], RetentionPolicies] | None = None
     attachments: AttachmentLimits | None = None
+    synonyms: tuple[str, ...] = ()
 
 
 def open_provider(
@@ -75,6 +76,7 @@ def open_configured(
         settings.sessions.trash_days,
         lambda: _retention(settings),
         attachment_limits(settings),
+        settings.search.synonyms,
     )
 
 

@@ -213,9 +213,10 @@ class SessionDB:
         if max_message_bytes is not None:
             _require_limit(max_message_bytes)
         trash_days = find_retention = None
+        synonyms: tuple[str, ...] = ()
         if provider is None:
             opened = self._open(db_path, OpenOptions(read_only, durability, lock_timeout))
-            provider, configured_limit, trash_days, find_retention, limits = opened
+            provider, configured_limit, trash_days, find_retention, limits, synonyms = opened
             max_message_bytes = max_message_bytes or configured_limit
             attachments = attachments or limits
         self._provider = provider
@@ -224,6 +225,7 @@ class SessionDB:
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
             attachments=attachments or DEFAULT_ATTACHMENT_LIMITS,
+            synonyms=synonyms,
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
             find_retention=find_retention,
         )

@@ -61,6 +61,8 @@ class StoreContext(NamedTuple):
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     #: What is stored outside of the rows of messages.
     attachments: AttachmentLimits = DEFAULT_ATTACHMENT_LIMITS
+    #: The setting `search.synonyms`.
+    synonyms: tuple[str, ...] = ()
     #: How long maintenance leaves sessions in the trash.
     trash_days: float = DEFAULT_TRASH_DAYS
     #: Tells what may be deleted in time; None where nothing is configured.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from hermes_sessions.text.tokenizer import words
@@ -44,13 +45,17 @@ _GROUPS: Final = """
 Synonyms = Mapping[str, tuple[str, ...]]
 
 
-def read_synonyms(groups: Sequence[Sequence[str]] = ()) -> Synonyms:
-    """Return the other words of each word, as typed; *groups* come in addition to the list."""
+@cache
+def read_synonyms(groups: tuple[str, ...] = ()) -> Synonyms:
+    """Return the other words of each word, as typed; *groups*, like ``kettle = boiler``, come in
+    addition to the list.
+    """
     listed = [
         [name.replace("-", " ") for name in line.split()] for line in _GROUPS.strip().splitlines()
     ]
     found: dict[str, tuple[str, ...]] = {}
-    for group in [*listed, *groups]:
+    added = [[name.strip() for name in group.split("=") if name.strip()] for group in groups]
+    for group in [*listed, *added]:
         for name in group:
             key = " ".join(words(name))
             others = tuple(other for other in group if other != name)

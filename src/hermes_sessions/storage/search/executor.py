@@ -62,6 +62,7 @@ from hermes_sessions.text.query.tree import (
     words_of,
 )
 from hermes_sessions.text.relevance import BACKGROUND_SOURCES, order, question_in, scores
+from hermes_sessions.text.synonyms import Synonyms, read_synonyms
 
 logger = Logger(__name__)
 
@@ -199,7 +200,8 @@ class SearchExecutor:
                 through=start.through,
                 report=report,
             )
-            page, cursor = _Search(reader, request, report, start).run(node)
+            search = _Search(reader, request, report, start, read_synonyms(self._store.synonyms))
+            page, cursor = search.run(node)
             hits = build_hits(tx, page, include_rewound=reader.include_rewound)
         if can_write and not lag.complete:
             if is_paused(self._store.provider):
@@ -243,8 +245,14 @@ class _Search:
     """One request on one snapshot of the database."""
 
     def __init__(
-        self, reader: CandidateReader, request: SearchRequest, report: SearchReport, start: Cursor
+        self,
+        reader: CandidateReader,
+        request: SearchRequest,
+        report: SearchReport,
+        start: Cursor,
+        synonyms: Synonyms,
     ) -> None:
+        self._synonyms = synonyms
         self._reader = reader
         self._request = request
         self._report = report
@@ -317,7 +325,7 @@ class _Search:
         """
         tried: list[Node] = []
         is_plain = self._question.is_plain and not is_bound(node)
-        for name, reading in steps(node, is_known=self._reader.has_match):
+        for name, reading in steps(node, synonyms=self._synonyms, is_known=self._reader.has_match):
             if name == INSIDE_WORDS:
                 if self._listed:
                     break
