@@ -20,8 +20,9 @@ from hermes_sessions.storage.repositories.blobs import digest_of
 
 #: Members of JSON objects that hold base64, at OpenAI, Anthropic, Google and in MCP.
 _MEMBERS: Final = "data|b64_json|file_data|image_base64|base64|bytes|blob|result"
-#: What comes before and after base64; in JSON inside of JSON, quotes are escaped.
-_BEFORE: Final = rf';base64,|\\?"(?:{_MEMBERS})\\?":\s?\\?"'
+#: What comes before and after base64; in JSON inside of JSON, quotes are escaped. Each pattern
+#: begins with a character that `re` searches fast.
+_BEFORE: Final = (";base64,", rf'"(?:{_MEMBERS})\\?":\s?\\?"')
 _AFTER: Final = r"""(?=["'\s)>]|\\["nrt]|\Z)"""
 #: The siblings of data in a JSON object that say what it is.
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "mediaType")
@@ -71,15 +72,18 @@ def lift(text: str, threshold: int, *, is_base64: bool = False) -> Lifted:
         found[digest] = data
         return match["before"] + placeholder(digest)
 
-    return Lifted(_pattern(threshold, is_base64).sub(replaced, text), found)
+    lifted = text
+    for pattern in _patterns(threshold, is_base64):
+        lifted = pattern.sub(replaced, lifted)
+    return Lifted(lifted, found)
 
 
 @lru_cache(maxsize=8)
-def _pattern(threshold: int, is_base64: bool) -> re.Pattern[str]:
-    before, after = (r"\A", r"\Z") if is_base64 else (_BEFORE, _AFTER)
+def _patterns(threshold: int, is_base64: bool) -> list[re.Pattern[str]]:
+    befores, after = ((r"\A",), r"\Z") if is_base64 else (_BEFORE, _AFTER)
     # Possessive runs: a run that ends in the wrong place is not tried again from its middle.
     run = f"[A-Za-z0-9+/]{{{max(4, threshold - 2)},}}+={{0,2}}+"
-    return re.compile(f"(?P<before>{before})(?P<data>{run}){after}")
+    return [re.compile(f"(?P<before>{before})(?P<data>{run}){after}") for before in befores]
 
 
 def _decoded(text: str) -> bytes | None:

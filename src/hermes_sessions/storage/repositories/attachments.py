@@ -51,6 +51,7 @@ logger = Logger(__name__)
 #: The columns that may hold base64.
 LIFTED_COLUMNS: Final = ("content", "api_content", "payload", "tool_calls")
 _PLACES: Final = tuple((name, STORED_FIELDS.index(name)) for name in LIFTED_COLUMNS)
+_INDEXES: Final = tuple(place for _, place in _PLACES)
 _CONTENT: Final = STORED_FIELDS.index("content")
 #: The place of ``attachments`` among the copied columns.
 _COPIED: Final = [column.name for column in MESSAGES.copied].index("attachments")
@@ -79,8 +80,8 @@ def lift_values(values: tuple[Any, ...], limits: AttachmentLimits) -> LiftedValu
     threshold = limits.threshold
     if threshold is None:
         return LiftedValues(values)
-    for _, place in _PLACES:
-        # Nearly all messages end here.
+    for place in _INDEXES:
+        # Hardly any message gets beyond this comparison.
         if values[place] is not None and len(values[place]) >= threshold:
             return _lift_values(values, threshold, limits.max_bytes)
     return LiftedValues(values)
