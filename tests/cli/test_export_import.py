@@ -7,8 +7,10 @@ import stat
 import threading
 from base64 import b64encode
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -186,6 +188,7 @@ def test_a_reader_who_leaves_early(filled: Hermes) -> None:
 #: begins with what the process took that started this one.
 MEASURED = """
 import re, sys
+from hashlib import blake2b
 from pathlib import Path
 from hermes_sessions.cli.main import run
 code = run(sys.argv[1:])
@@ -657,3 +660,61 @@ def test_an_export_has_its_images_in_it(with_images: Hermes, tmp_path: Path) -> 
     with SessionDB(with_images.store) as db:
         assert [m["content"] for m in db.get_messages("pictures")] == IMAGES
         assert len(db.list_attachments("pictures")) == len(IMAGES)
+
+
+def test_attachments_in_a_zip(with_images: Hermes, tmp_path: Path) -> None:
+    """The zip has each image once, as a file; an import puts them back."""
+    quoted = f"[attachment {blake2b(PNG, digest_size=32).hexdigest()}]"
+    with SessionDB(with_images.store) as db:
+        payload = [{"data": PNG_TEXT}, {"text": "漓江 \ud800"}]
+        db.append_messages("pictures", [{"role": "user", "content": "p", "payload": payload}])
+        db.append_message("pictures", "user", [quoted, PNG_TEXT])
+        wanted = db.get_messages("pictures")
+    file = tmp_path / "all.jsonl"
+    with_images.call("sessions", "export", str(file), "--attachments", "zip")
+    archive = tmp_path / "all.attachments.zip"
+    with ZipFile(archive) as opened:
+        [name] = opened.namelist()
+        assert name.endswith(".png")
+        assert opened.read(name) == PNG
+    # The message that quotes the placeholder has its image in the line.
+    assert file.read_text(encoding="utf-8").count(PNG_TEXT) == 1
+    with SessionDB(with_images.store) as db:
+        db.delete_session("pictures")
+    archive.rename(tmp_path / "elsewhere.zip")
+    refused = with_images.call("sessions", "import", str(file))
+    assert refused.code != 0
+    assert "all.attachments.zip" in refused.err
+    (tmp_path / "elsewhere.zip").rename(archive)
+    assert with_images.call("sessions", "import", str(file)).code == 0
+    with SessionDB(with_images.store) as db:
+        assert [m["content"] for m in db.get_messages("pictures")] == [m["content"] for m in wanted]
+        assert db.get_messages("pictures")[4]["payload"] == payload
+        assert len(db.list_attachments("pictures")) == len(IMAGES) + 1
+
+
+@pytest.mark.parametrize("target", ["-", "page.html"])
+def test_only_a_file_of_lines_has_a_zip(with_images: Hermes, target: str) -> None:
+    refused = with_images.call("sessions", "export", target, "--attachments", "zip")
+    assert refused.code == 2
+    assert "needs a JSONL file" in refused.err
+
+
+def test_a_damaged_zip_is_refused(with_images: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    with_images.call("sessions", "export", str(file), "--attachments", "zip")
+    with SessionDB(with_images.store) as db:
+        db.delete_session("pictures")
+    archive = tmp_path / "all.attachments.zip"
+    with ZipFile(archive) as opened:
+        [name] = opened.namelist()
+    for other in ("", "changed"):
+        with ZipFile(archive, "w") as opened:
+            opened.writestr(name if other else "other.png", other)
+        refused = with_images.call("sessions", "import", str(file))
+        assert refused.code != 0
+        assert refused.err.count("\n") == 1
+    archive.write_bytes(b"not a zip")
+    assert "cannot be read" in with_images.call("sessions", "import", str(file)).err
+    with SessionDB(with_images.store) as db:
+        assert db.get_session("pictures") is None

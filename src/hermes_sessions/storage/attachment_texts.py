@@ -42,6 +42,8 @@ _IMAGE_URL: Final = re.compile(
 )
 _UNKNOWN_TYPE: Final = "application/octet-stream"
 _MAX_DEPTH: Final = 100
+#: The key of an exported message whose attachments are in a zip; see `attachment_archive`.
+ZIPPED: Final = "zipped"
 
 
 class Lifted(NamedTuple):

@@ -20,6 +20,7 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -252,16 +253,19 @@ class JsonlFile:
         Raises:
             ImportRefused: the file or one of its lines cannot be read.
         """
+        # Commands that read no file start without it.
+        from hermes_sessions.storage.attachment_archive import ArchiveReader, archive_of
+
         try:
             file = self._path.open("rb")
         except OSError as error:
             raise ImportRefused(f"{self._path} cannot be read: {error.strerror}.") from error
-        with file:
+        with file, closing(ArchiveReader(archive_of(self._path))) as archive:
             size = os.fstat(file.fileno()).st_size
             self.lines = array("Q")
             for line, record in _numbered_records(file, MAX_LINE_BYTES):
                 self.lines.append(line)
-                yield record
+                yield archive.restored(record)
                 if self._on_progress is not None:
                     # An import reads everything twice: to check it, and to write it.
                     self._on_progress(self._passed * size + file.tell(), 2 * size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,7 @@ from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.selection import Selection, SelectionOptions, selection_options
 from hermes_sessions.cli.session_lookup import find_session
-from hermes_sessions.cli.sessions.export_formats import FORMS, form_of, write_as
+from hermes_sessions.cli.sessions.export_formats import FORMS, JSONL, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store, open_for_reading, open_for_searching
 from hermes_sessions.errors import NotFound
 from hermes_sessions.model.scope import Scope
@@ -56,6 +56,13 @@ class _Tally:
     help="The format; by default that of FILE's extension, else jsonl.",
 )
 @click.option(
+    "--attachments",
+    type=click.Choice(["embed", "zip"]),
+    default="embed",
+    show_default=True,
+    help="Where JSONL has images and files: in the lines, or in FILE.attachments.zip beside them.",
+)
+@click.option(
     "--redact",
     is_flag=True,
     help="Redact API keys, tokens, passwords, e-mail addresses and home directory names.",
@@ -87,6 +94,7 @@ def export(
     *,
     target: str,
     form: str | None,
+    attachments: str,
     redact: bool,
     query: str | None,
     references: tuple[str, ...],
@@ -110,6 +118,8 @@ def export(
         )
     if target != STANDARD_STREAM and is_file_of_store(target):
         raise FileRefused(f"{target} is part of the store. Choose another file name.")
+    form = form or form_of(target)
+    zipped = _zip_beside(target, form) if attachments == "zip" else None
     redactor = _redactor() if redact else None
     with open_for_reading(console) if query is None else open_for_searching(console) as db:
         ids = [find_session(db, reference)["id"] for reference in references]
@@ -122,14 +132,27 @@ def export(
             atomic_write(target, replace=force) as file,
             console.progress("Exporting", total) as progress,
             closing(records),
+            atomic_write(zipped, replace=force) if zipped else nullcontext() as archive,
         ):
             tally = _Tally(progress)
             passing = tally.counting(records)
             if redactor is not None:
                 passing = map(redactor.record, passing)
-            write_as(form or form_of(target), passing, file)
+            if archive is not None:
+                from hermes_sessions.storage.attachment_archive import ArchiveWriter
+
+                passing = ArchiveWriter(archive).passing(passing)
+            write_as(form, passing, file)
     if target != STANDARD_STREAM:
         _report(console, target, tally, redactor)
+
+
+def _zip_beside(target: str, form: str) -> str:
+    if form != JSONL or target == STANDARD_STREAM:
+        raise click.UsageError("--attachments zip needs a JSONL file.", click.get_current_context())
+    from hermes_sessions.storage.attachment_archive import archive_of  # only for --attachments zip
+
+    return str(archive_of(target))
 
 
 def _redactor() -> Redactor:

@@ -25,6 +25,7 @@ from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
 from hermes_sessions.model.workspace import workspace_name
+from hermes_sessions.storage.attachment_texts import ZIPPED
 from hermes_sessions.storage.codec import BASE64, JSON, decode_searchable, encode_content, to_json
 from hermes_sessions.storage.repositories.attachments import lift_values
 from hermes_sessions.storage.repositories.new_message import calls_in, require_size, stored_value
@@ -316,6 +317,8 @@ _FLAGS: Final = given(MESSAGES, "flag")
 def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> IncomingMessage:
     if not isinstance(raw, Mapping):
         raise InvalidInput(f"must be an object, not {type(raw).__name__}.")
+    if raw.get(ZIPPED):
+        raise InvalidInput("has attachments in a zip: import the file with import_file().")
     role = raw.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("needs a role, such as 'user' or 'assistant'.")
