@@ -124,11 +124,6 @@ def test_more_than_one_value_is_not_json(column: str) -> None:
     assert codec.from_json(column, "default") == "default"
 
 
-@pytest.mark.parametrize("empty", [None, [], {}, "", 0])
-def test_nothing_is_stored_for_empty_structures(empty: Any) -> None:
-    assert codec.to_json_or_none(empty) is None
-
-
 @pytest.mark.parametrize("text", ["\ufdd0", "\ufdd0zz", "a\ufdd012", "\ufdd0ABCD"])
 def test_text_of_other_tools_is_left_alone(text: str) -> None:
     """Marks that this codec did not write are not mistaken for its own."""

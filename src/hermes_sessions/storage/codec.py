@@ -158,11 +158,6 @@ def decode_value(column: str | None) -> Any:
     return decode_content(column, JSON)
 
 
-def to_json_or_none(value: Any) -> str | None:
-    """Return JSON, or None for anything empty, as the optional JSON columns are stored."""
-    return to_json(value) if value else None
-
-
 def from_json(column: str | None, default: Any) -> Any:
     """Return the decoded column, or *default* when it cannot be read (written by other tools)."""
     if not column:

@@ -9,8 +9,9 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.session_copy.reader import Piece
 from hermes_sessions.storage.sqlite.hermes_database import import_database
-from hermes_sessions.storage.tables import ALL_TABLES, Column, Table
+from hermes_sessions.storage.tables import ALL_TABLES, BLOB_TABLES, Column, Table
 from hermes_sessions.storage.transfer.copy_ledger import LEDGER_TABLES
 from tests.storage.transfer.stores import KINDS, NewStore, compared, move, opened, rows
 
@@ -39,6 +40,18 @@ def rows_of(url: str, table: Table) -> list[tuple[Any, ...]]:
     names = ", ".join(f'"{c.name}"' for c in table.copied if c.kind != "serial")
     found = rows(url, f"SELECT {names} FROM {table.name} ORDER BY 1, 2")
     return [row for row in found if not set(LEDGER_TABLES) & set(row)]
+
+
+def test_every_table_has_a_road() -> None:
+    """Rows travel without further code; other tables need some, which says so here."""
+    travels = {
+        "session": {table.name for table, _ in Piece("", []).rows()},
+        "lane": {"lanes", "lane_transitions", "turns", "mailbox"},
+        "blob": {table.name for table in BLOB_TABLES},
+        "backup": {"outbox"},
+    }
+    for carried, names in travels.items():
+        assert {t.name for t in ALL_TABLES if not t.local and t.carried == carried} <= names
 
 
 @pytest.mark.parametrize("kind", KINDS)

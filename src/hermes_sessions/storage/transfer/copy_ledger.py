@@ -18,7 +18,8 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.session_copy.reader import count_rows
+from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
+from hermes_sessions.storage.session_copy.reader import ChecksummedSession, count_rows
 from hermes_sessions.storage.tables import ALL_TABLES
 
 _FORMER_NAMES: Final = {"state_meta": "transferred_meta", "foreign_rows": "transferred_rows"}
@@ -48,6 +49,18 @@ def identity_of(provider: str, place: str, schema: str | None) -> str:
     if "://" not in place:
         place = f"{provider}:///{place}"
     return f"{place} ({schema})" if schema and schema != "public" else place
+
+
+def is_as_copied(found: ChecksummedSession | None, entry: str | None, *, merging: bool) -> bool:
+    """Return whether a session of the target is as its copy left it, or not completely copied."""
+    if found is None or entry is None or entry == BEGUN:
+        return True
+    copied = Checksum.read(entry)
+    return (
+        copied is not None
+        and found.checksum.title == copied.title
+        and is_same(found.checksum, copied, merging=merging)
+    )
 
 
 class Ledger:

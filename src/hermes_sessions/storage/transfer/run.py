@@ -18,7 +18,6 @@ from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
-from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
 from hermes_sessions.storage.session_copy.parents import place_all_conversations
 from hermes_sessions.storage.session_copy.reader import (
     PAGE,
@@ -44,7 +43,7 @@ from hermes_sessions.storage.transfer.comparison import (
     require_different,
     require_room,
 )
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity, is_as_copied
 from hermes_sessions.storage.transfer.side_rows import (
     Difference,
     Merge,
@@ -188,7 +187,8 @@ class Transfer:
             with self._target.read() as tx:
                 found = checksum_sessions(tx, page)
                 entries = self._ledger.entries(tx, "sessions", page)
-            left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
+            merging = self._merge is not None
+            left += [s for s in page if is_as_copied(found.get(s), entries.get(s), merging=merging)]
         # A session can only be removed after its children.
         while removed := {s for page in _paged(left) for s in self._writer.remove(page)}:
             self._report.removed += len(removed)
@@ -213,14 +213,6 @@ class Transfer:
             with self._target.read() as tx:
                 stored = sessions_among(tx, page)
             gone += [s for s in page if s not in there and s in stored]
-
-    def _is_as_copied(self, found: ChecksummedSession | None, entry: str | None) -> bool:
-        if found is None or entry is None or entry == BEGUN:
-            return True
-        copied = Checksum.read(entry)
-        if copied is None or found.checksum.title != copied.title:
-            return False
-        return is_same(found.checksum, copied, merging=self._merge is not None)
 
     def _require_nothing_else(self) -> None:
         if self._merge is None:

@@ -14,9 +14,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes
-from hermes_sessions.storage.session_copy.checksums import Checksum, is_same
 from hermes_sessions.storage.session_copy.reader import (
-    ChecksummedSession,
     Piece,
     checksum_sessions,
     sessions_among,
@@ -33,7 +31,7 @@ from hermes_sessions.storage.session_copy.writer import (
     without_parent,
 )
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, is_as_copied
 
 _TITLE: Final = SESSIONS.copied_names.index("title")
 #: Columns that hold an id, and the table whose shift applies to it.
@@ -181,21 +179,16 @@ class Writer:
         }
         entries = self._ledger.entries(tx, "sessions", list(holders))
         found = checksum_sessions(tx, list(entries))
-        stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
+        stale = [
+            holder
+            for holder, entry in entries.items()
+            if is_as_copied(found[holder], entry, merging=self._merging)
+        ]
         for holder in stale:
             tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
         # Their checksums no longer match, so they are copied again.
         self._ledger.note(tx, "sessions", [(holder, BEGUN) for holder in stale])
         return {title for holder, title in holders.items() if holder not in stale}
-
-    def _is_stale(self, found: ChecksummedSession, entry: str) -> bool:
-        """Return whether a session whose title is needed is unchanged since its copy."""
-        copied = Checksum.read(entry)
-        if copied is None:
-            return entry == BEGUN
-        return found.checksum.title == copied.title and is_same(
-            found.checksum, copied, merging=self._merging
-        )
 
     def _shifts_of(self, tx: WriteTransaction, session_id: str) -> dict[str, int]:
         shifts = {}
