@@ -16,22 +16,25 @@ from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.codec import encode_content
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.attachments import message_records
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.messages import (
     IN_FORCE,
     append_prepared,
     is_visible,
-    prepare_replacement,
     refresh_summary,
 )
-from hermes_sessions.storage.repositories.new_message import prepare
+from hermes_sessions.storage.repositories.new_message import (
+    MICROSECOND,
+    prepare,
+    prepare_replacement,
+)
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
-from hermes_sessions.storage.repositories.rows import VISIBLE, names
+from hermes_sessions.storage.repositories.rows import SELECT_MESSAGE, VISIBLE, names
 from hermes_sessions.storage.repositories.sessions import ORIGIN_COLUMNS, Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant
 from hermes_sessions.storage.store_context import StoreContext
 
-_MICROSECOND: Final = 1e-6
 #: What a continuation has in common with the session it continues.
 _KEPT_COLUMNS: Final = (
     *ORIGIN_COLUMNS,
@@ -62,7 +65,7 @@ class Continuations:
         require_new_id(new_session_id)
         now = self._store.clock()
         prepared = [
-            prepare(message, now=now + position * _MICROSECOND, store=self._store)
+            prepare(message, now=now + position * MICROSECOND, store=self._store)
             for position, message in enumerate(messages)
         ]
 
@@ -171,19 +174,23 @@ class InPlaceCompaction:
         self, session_id: str, content: Any, api_content: str | None, *, fence: int | None
     ) -> int:
         """See `SessionDB.set_latest_user_api_content`."""
-        text, content_type = encode_content(content)
+        wanted = encode_content(content)
 
         def work(tx: WriteTransaction) -> int:
             lock_revision(tx, self._store, session_id, fence, expected_revision=None)
-            row = tx.one(
-                f"SELECT id, content, content_type FROM messages WHERE {IN_FORCE} AND role = ? "
-                f"ORDER BY ordinal DESC LIMIT 1",
+            rows = tx.all(
+                f"{SELECT_MESSAGE} WHERE {IN_FORCE} AND role = ? ORDER BY ordinal DESC LIMIT 1",
                 (session_id, "user"),
             )
-            if row is None or row[1:] != (text, content_type) or not is_visible(tx, session_id):
+            newest = next(iter(message_records(tx, rows)), None)
+            if newest is None or encode_content(newest["content"]) != wanted:
+                return 0
+            if not is_visible(tx, session_id):
                 return 0
             raise_revision(tx, session_id)
-            return tx.run("UPDATE messages SET api_content = ? WHERE id = ?", (api_content, row[0]))
+            return tx.run(
+                "UPDATE messages SET api_content = ? WHERE id = ?", (api_content, newest["id"])
+            )
 
         return self._store.provider.write(work)
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.errors import HermesSessionsError, RetentionNotApproved
-from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.model.prune_filters import (
     PruneFilters,
-    ThreadMember,
     checked_filters,
     conversation_matches,
 )
@@ -37,6 +35,7 @@ from hermes_sessions.storage.repositories.lineage import (
     subagents_of,
 )
 from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.repositories.prune_selection import finished_conversations, members_of
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
@@ -140,7 +139,9 @@ class Deletion:
         records: list[Record] = []
         settle_first(self._store, limit=None)
         with self._store.provider.read() as tx:
-            for conversation_id in self._finished(tx, cutoff, source, wanted, labels):
+            for conversation_id in finished_conversations(
+                tx, self._store, cutoff, source, wanted, labels
+            ):
                 rows = tx.all(
                     f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
                     f"AND {VISIBLE} ORDER BY started_at, id",
@@ -164,7 +165,7 @@ class Deletion:
         if not self._store.provider.read_only:
             settle(self._store)
         with self._store.provider.read() as tx:
-            waiting = self._finished(tx, cutoff, source, wanted, labels)[::-1]
+            waiting = finished_conversations(tx, self._store, cutoff, source, wanted, labels)[::-1]
         self.finish_pending_deletions()
         pruned = 0
         while waiting:
@@ -232,27 +233,6 @@ class Deletion:
             logger.warning("%s", error)
             return 0
 
-    def _finished(
-        self,
-        tx: ReadTransaction,
-        cutoff: float,
-        source: str | None,
-        wanted: PruneFilters,
-        labels: LabelFilter | None = None,
-    ) -> list[str]:
-        held = leased_conversations(tx, self._store.clock())
-        held |= conversations_on_hold(tx, self._store)
-        if not self._store.provider.read_only:
-            # A session that another program changed may be newer than its stale columns say.
-            held |= unsettled_conversations(tx)
-        selected = [] if labels is None else labels.conditions(str, self._store.provider.dialect)
-        if source:
-            selected.append(("source = ?", (source,)))
-        free = [c for c in _finished_conversations(tx, cutoff, selected) if c not in held]
-        if not wanted:
-            return free
-        return [c for c in free if conversation_matches(members_of(tx, c), wanted)]
-
     def finish_pending_deletions(self) -> None:
         """Finish all deletions that have begun, in short transactions."""
         run_in_batches(
@@ -270,16 +250,6 @@ class _Gone:
         self.conversations = 0
         self.session_ids: list[str] = []
         self.unfinished = False
-
-
-def members_of(tx: ReadTransaction, conversation_id: str) -> list[ThreadMember]:
-    """Return the sessions of a conversation, reduced to what filters read."""
-    rows = tx.all(
-        f"SELECT {names(ThreadMember._fields)} FROM sessions WHERE conversation_id = ? "
-        f"AND {VISIBLE}",
-        (conversation_id,),
-    )
-    return [ThreadMember._make(row) for row in rows]
 
 
 def _prune_step(
@@ -324,25 +294,6 @@ def _prune_step(
                 _erase_session(tx, victim)
         gone.session_ids += victims
     return gone
-
-
-def _finished_conversations(
-    tx: ReadTransaction, cutoff: float, selected: Iterable[tuple[str, tuple[Any, ...]]]
-) -> list[str]:
-    """Return the conversations without a pin whose members have all ended and were last active by
-    *cutoff*, oldest first. All members but subagents must satisfy the conditions of *selected*.
-    """
-    condition, params = "", list[object]()
-    for one, values in selected:
-        condition += f"AND SUM(CASE WHEN {one} THEN 0 WHEN edge_kind = ? THEN 0 ELSE 1 END) = 0 "
-        params += [*values, SUBAGENT]
-    rows = tx.all(
-        f"SELECT conversation_id FROM sessions WHERE {VISIBLE} GROUP BY conversation_id "
-        f"HAVING SUM(CASE WHEN ended_at IS NULL OR pinned_at IS NOT NULL THEN 1 ELSE 0 END) = 0 "
-        f"AND MAX(last_active) <= ? {condition}ORDER BY MAX(last_active), conversation_id",
-        (cutoff, *params),
-    )
-    return [row[0] for row in rows]
 
 
 def _doom(

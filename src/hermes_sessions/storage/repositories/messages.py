@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.errors import UnknownSession
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import decode_searchable
@@ -27,11 +27,15 @@ from hermes_sessions.storage.repositories.leases import (
     fence_condition,
     release_expired_lease_or_raise,
 )
-from hermes_sessions.storage.repositories.new_message import NewMessage, calls_in, prepare
+from hermes_sessions.storage.repositories.new_message import (
+    NewMessage,
+    calls_in,
+    prepare,
+    prepare_batch,
+    prepare_replacement,
+)
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rows import (
-    ASSISTANT_FIELDS,
-    MESSAGE_FIELDS,
     SELECT_MESSAGE,
     STORED_FIELDS,
     VISIBLE,
@@ -128,7 +132,6 @@ def _newest(tx: ReadTransaction, session_id: str) -> float | None:
     return row[0] if row else None
 
 
-_KNOWN: Final = frozenset(MESSAGE_FIELDS)
 _INSERT: Final = (
     f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}) "
     f"VALUES (?, ?, {placeholders(len(STORED_FIELDS))})"
@@ -137,7 +140,6 @@ _INSERT_ATTACHED: Final = (
     f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}, attachments) "
     f"VALUES (?, ?, {placeholders(len(STORED_FIELDS) + 1)})"
 )
-_MICROSECOND: Final = 1e-6
 
 
 class Messages:
@@ -303,50 +305,8 @@ class Messages:
             )
 
 
-def prepare_replacement(
-    messages: Iterable[Mapping[str, Any]], store: StoreContext
-) -> list[NewMessage]:
-    """Check the messages of a new transcript. Unknown fields are ignored, reasoning is kept for
-    assistants only, and a missing role becomes ``unknown``.
-    """
-    next_time = store.clock()
-    prepared: list[NewMessage] = []
-    for index, message in enumerate(messages):
-        _require_mapping(message, index)
-        fields = {name: message.get(name) for name in MESSAGE_FIELDS}
-        fields["role"] = fields["role"] or "unknown"
-        if fields["role"] != "assistant":
-            fields.update(dict.fromkeys(ASSISTANT_FIELDS))
-        prepared.append(prepare(fields, now=next_time, store=store))
-        next_time = max(next_time, prepared[-1].timestamp + _MICROSECOND)
-    return prepared
-
-
 #: A LIMIT that means "no limit" on every database.
 _ALL: Final = 2**62
-
-
-def prepare_batch(
-    store: StoreContext, messages: Iterable[Mapping[str, Any]]
-) -> Sequence[NewMessage]:
-    """Check the messages of one call and convert them to their stored form.
-
-    Raises:
-        InvalidInput: one is not a mapping, has an unknown field or an invalid value.
-        MessageTooLarge: one is over the limit.
-    """
-    now = store.clock()
-    prepared = []
-    for index, message in enumerate(messages):
-        _require_mapping(message, index)
-        unknown = message.keys() - _KNOWN
-        if unknown:
-            raise InvalidInput(
-                f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
-                f"Known fields: {', '.join(MESSAGE_FIELDS)}."
-            )
-        prepared.append(prepare(message, now=now + index * _MICROSECOND, store=store))
-    return prepared
 
 
 def append_prepared(
@@ -503,10 +463,3 @@ def is_visible(tx: ReadTransaction, session_id: str, scope: Scope = OWNER) -> bo
     seen, params = scope_condition(scope)
     found = f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen}"
     return tx.one(found, (session_id, *params)) is not None
-
-
-def _require_mapping(message: object, index: int) -> None:
-    if not isinstance(message, Mapping):
-        raise InvalidInput(
-            f"Message {index} must be a mapping with at least a role, not {type(message).__name__}."
-        )

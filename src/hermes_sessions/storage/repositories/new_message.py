@@ -5,7 +5,7 @@ No function uses the database, so an invalid message is refused before anything 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
@@ -21,6 +21,8 @@ from hermes_sessions.storage.codec import (
 from hermes_sessions.storage.repositories.attachments import lift_values
 from hermes_sessions.storage.repositories.blobs import NewBlob
 from hermes_sessions.storage.repositories.rows import (
+    ASSISTANT_FIELDS,
+    MESSAGE_FIELDS,
     MESSAGE_JSON,
     MESSAGE_TEXTS,
     MESSAGE_VALUES,
@@ -35,6 +37,10 @@ _FLAGS: Final = given(MESSAGES, "flag")
 _INDEXED: Final = [
     column.name for column in MESSAGES.columns if column.kind == "name" and column.access == "given"
 ]
+
+_KNOWN: Final = frozenset(MESSAGE_FIELDS)
+#: Between messages of one call, so that their times rise.
+MICROSECOND: Final = 1e-6
 
 
 class NewMessage(NamedTuple):
@@ -98,6 +104,55 @@ def prepare(message: Mapping[str, Any], *, now: float, store: StoreContext) -> N
         attachments=lifted.attachments,
         blobs=lifted.blobs,
     )
+
+
+def prepare_batch(
+    store: StoreContext, messages: Iterable[Mapping[str, Any]]
+) -> Sequence[NewMessage]:
+    """Check the messages of one call and convert them to their stored form.
+
+    Raises:
+        InvalidInput: one is not a mapping, has an unknown field or an invalid value.
+        MessageTooLarge: one is over the limit.
+    """
+    now = store.clock()
+    prepared = []
+    for index, message in enumerate(messages):
+        _require_mapping(message, index)
+        unknown = message.keys() - _KNOWN
+        if unknown:
+            raise InvalidInput(
+                f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
+                f"Known fields: {', '.join(MESSAGE_FIELDS)}."
+            )
+        prepared.append(prepare(message, now=now + index * MICROSECOND, store=store))
+    return prepared
+
+
+def prepare_replacement(
+    messages: Iterable[Mapping[str, Any]], store: StoreContext
+) -> list[NewMessage]:
+    """Check the messages of a new transcript. Unknown fields are ignored, reasoning is kept for
+    assistants only, and a missing role becomes ``unknown``.
+    """
+    next_time = store.clock()
+    prepared: list[NewMessage] = []
+    for index, message in enumerate(messages):
+        _require_mapping(message, index)
+        fields = {name: message.get(name) for name in MESSAGE_FIELDS}
+        fields["role"] = fields["role"] or "unknown"
+        if fields["role"] != "assistant":
+            fields.update(dict.fromkeys(ASSISTANT_FIELDS))
+        prepared.append(prepare(fields, now=next_time, store=store))
+        next_time = max(next_time, prepared[-1].timestamp + MICROSECOND)
+    return prepared
+
+
+def _require_mapping(message: object, index: int) -> None:
+    if not isinstance(message, Mapping):
+        raise InvalidInput(
+            f"Message {index} must be a mapping with at least a role, not {type(message).__name__}."
+        )
 
 
 def _as_it_reads(content: Any, columns: Mapping[str, Any]) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.attachments import message_records
-from hermes_sessions.storage.repositories.messages import append_prepared, prepare_batch
-from hermes_sessions.storage.repositories.new_message import NewMessage
+from hermes_sessions.storage.repositories.messages import append_prepared
+from hermes_sessions.storage.repositories.new_message import NewMessage, prepare_batch
 from hermes_sessions.storage.repositories.revisions import lock_revision, raise_revision
 from hermes_sessions.storage.repositories.rewinds import Hidden, hide_from
 from hermes_sessions.storage.repositories.rows import SELECT_MESSAGE, VISIBLE

@@ -138,6 +138,12 @@ class TestCompaction:
         for content in ([{"type": "text", "text": "a list"}], None):
             db.append_message("s", "user", content)
             assert db.set_latest_user_api_content("s", content, "sent again") == 1
+        # Large enough to be stored beside the row.
+        picture = "data:image/png;base64," + "aGVsbG8g" * 20_000
+        shown = [{"type": "image_url", "image_url": {"url": picture}}]
+        db.append_message("s", "user", shown)
+        assert db.set_latest_user_api_content("s", shown, "with a picture") == 1
+        assert db.get_messages("s")[-1]["content"] == shown
         assert db.set_latest_user_api_content("s", "summary of it", "x") == 0
         assert db.set_latest_user_api_content("missing", "x", "y") == 0
 
