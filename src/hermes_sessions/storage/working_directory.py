@@ -19,7 +19,7 @@ logger = Logger(__name__)
 
 #: Seconds for one question; the first commit of a long history takes longest.
 _SECONDS: Final = 2.0
-#: Git runs no program of the repository and asks nobody.
+#: Git runs no program that the repository names.
 _OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 #: Git sets these for its hooks: they name the hook's repository, not that of the directory.
 _OF_A_HOOK: Final = frozenset(
