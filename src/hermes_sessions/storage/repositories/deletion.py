@@ -207,7 +207,7 @@ class Deletion:
             purged = self.purge_trash(kept_days, sessions_dir)
             if purged:
                 result["purged"] = purged
-            self._store.provider.write(delete_orphaned_state)
+            self._store.provider.write(delete_orphaned_state, isolated=False)
             self._blobs.sweep()
             if vacuum and (result["pruned"] or purged):
                 try:

@@ -195,7 +195,8 @@ def delete_session_state(tx: WriteTransaction, session_id: str) -> None:
 def delete_orphaned_state(tx: WriteTransaction) -> None:
     """Delete documents of sessions that other programs deleted."""
     tx.run(
-        "DELETE FROM state_documents WHERE scope = ? AND owner NOT IN (SELECT id FROM sessions)",
+        "DELETE FROM state_documents WHERE scope = ? "
+        "AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = state_documents.owner)",
         (SESSION,),
     )
 
