@@ -35,9 +35,9 @@ FATES: tuple[Fate, ...] = (
 NewStore = Callable[[], str]
 
 
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack("0.1.0", tmp_path_factory.mktemp("releases"))
+@pytest.fixture(scope="module", params=["0.1.0", "0.2.0"])
+def earlier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(request.param, tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 from tests.storage.sqlite.other_process import OtherProcess
@@ -16,10 +16,9 @@ RELEASES = ROOT / "tests" / "fixtures" / "releases"
 
 def unpack(release: str, directory: Path) -> Path:
     """Unpack the wheel of a version; return what to put on the path."""
-    (wheel,) = RELEASES.glob(f"hermes_sessions-{release}-*.whl")
+    (packed,) = RELEASES.glob(f"hermes_sessions-{release}[-.]*")
     target = directory / release
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(target)
+    shutil.unpack_archive(packed, target, "zip" if packed.suffix == ".whl" else "xztar")
     return target
 
 
