@@ -14,7 +14,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import DiskFull, StoreLocked, StoreUnavailable
-from hermes_sessions.storage.care.backups import backup_directory
+from hermes_sessions.storage.care.backups import backup_directory, migration_backup
 from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     list_backups,
@@ -93,6 +93,27 @@ def test_a_verified_backup_first(
     verify_backup(backup.path)
     restore_backup(backup.path, tmp_path / "restored.db")
     assert everything_in(tmp_path / "restored.db") == wanted
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("kind", KINDS)
+def test_progress_is_logged(
+    kind: str,
+    new_store: NewStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = new_store(kind)
+    with opened(url) as db:
+        talk(db)
+    monkeypatch.setattr(migration_backup, "_LARGE", 0)
+    with with_another_step(), caplog.at_level(logging.INFO):
+        opened(url).close()
+    (announced,) = [r for r in caplog.records if "it is backed up and then migrated" in r.message]
+    assert announced.levelno == logging.WARNING
+    shown = [r.message for r in caplog.records if "backup before a migration: " in r.message]
+    assert len(shown) == len(set(shown))
+    assert any(message.endswith("Verifying 100 %") for message in shown), shown
 
 
 def test_the_configured_store_has_it_among_the_others(home: Path) -> None:

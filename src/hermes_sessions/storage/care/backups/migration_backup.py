@@ -27,7 +27,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     list_backups,
     lock_backup_directory,
 )
-from hermes_sessions.storage.care.backups.creation import make
+from hermes_sessions.storage.care.backups.creation import Progress, make
 from hermes_sessions.storage.care.backups.portable_format import counts_of
 from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_locked_directory
 from hermes_sessions.storage.care.backups.verification import check_digests
@@ -42,6 +42,8 @@ logger = Logger(__name__)
 #: A backup of the same migrations and rows that is at most this old is reused: a service that
 #: crashes in a migration and restarts repeatedly does not fill the disk.
 _FRESH: Final = 3600.0
+#: Stores of at least this many bytes are announced, because their backup takes a while.
+_LARGE: Final = 64 * 2**20
 
 
 @contextmanager
@@ -127,7 +129,14 @@ def _back_up(source: BackupSource, directory: Path, settings: BackupsSettings) -
     try:
         if _has_fresh_one(source, directory, now):
             return
-        made = make(source, directory, reason="before migration")
+        if source.size >= _LARGE:
+            logger.warning(
+                "%s has %d MB; it is backed up and then migrated, once, while it stays in use",
+                source.store,
+                source.size // 2**20,
+            )
+        progress = _log_progress(source.store)
+        made = make(source, directory, reason="before migration", on_progress=progress)
     except (BackupRefused, TransferRefused, StoreUnavailable) as error:
         raise _refused(source, error) from error
     logger.info("%s was backed up before a migration: %s", source.store, made.path)
@@ -136,6 +145,19 @@ def _back_up(source: BackupSource, directory: Path, settings: BackupsSettings) -
         prune_locked_directory(directory, rule, now)
     except OSError as error:
         logger.warning("Old backups in %s were not removed: %s", directory, error)
+
+
+def _log_progress(store: str) -> Progress:
+    """Return a callback that logs every tenth of each activity."""
+    logged: dict[str, int] = {}
+
+    def reach(what: str, done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if tenth > logged.setdefault(what, 0):
+            logged[what] = tenth
+            logger.info("%s: backup before a migration: %s %d %%", store, what, 10 * tenth)
+
+    return reach
 
 
 def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
