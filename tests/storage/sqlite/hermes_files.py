@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hermes_sessions.storage.provider_registry import file_care
+from hermes_sessions.storage.provider import OpenOptions
+from hermes_sessions.storage.provider_registry import OpenedProvider, file_care
 from hermes_sessions.storage.sessiondb import SessionDB
 from tests.fixtures.hermes import layouts, reader, stored
 
@@ -57,6 +58,13 @@ def _made(name: str) -> tuple[bytes, Everything]:
         else:
             stored.unpack(name, path)
         return path.read_bytes(), reader.read_everything(path)
+
+
+class UpgradingSessionDB(SessionDB):
+    """A store that also upgrades files of later versions, as the drop-in does."""
+
+    def _open(self, db_path: str | Path | None, options: OpenOptions) -> OpenedProvider:
+        return super()._open(db_path, options._replace(upgrade_later=True))
 
 
 def edit(path: Path, *statements: str | tuple[str, Sequence[Any]]) -> None:
@@ -123,7 +131,6 @@ def contents(db: SessionDB) -> dict[str, Any]:
         placed = tx.all(f"SELECT {PLACE} FROM sessions ORDER BY id")
     return {
         **{record["id"]: dict(record) for record in db.iter_export()},
-        "listed": [row["id"] for row in db.list_sessions_rich(limit=1000)],
         "placed": placed,
         **tables,
     }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_state import SessionDB  # also upgrades files of later versions
+from tests.storage.sqlite.hermes_files import UpgradingSessionDB
 
 ROOT = Path(__file__).parents[3]
 
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--lock-timeout", type=float, default=60.0)
     arguments = parser.parse_args()
     try:
-        with SessionDB(arguments.path, lock_timeout=arguments.lock_timeout) as db:
+        with UpgradingSessionDB(arguments.path, lock_timeout=arguments.lock_timeout) as db:
             print(json.dumps({"sessions": db.session_count(), "messages": db.message_count()}))
     except HermesSessionsError as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}))

@@ -16,11 +16,10 @@ import pytest
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
-from hermes_state import SessionDB
 from tests.fixtures.hermes import content, reader
 from tests.fixtures.hermes.old_process import OldProcess, OldProcessError, Transaction
 from tests.storage.sqlite import opener
-from tests.storage.sqlite.hermes_files import make, require_upgraded
+from tests.storage.sqlite.hermes_files import UpgradingSessionDB, make, require_upgraded
 
 #: A file with a write-ahead log, and one with a rollback journal.
 FILES = ["v11", "v22", "built-v8-rollback-journal"]
@@ -63,7 +62,7 @@ def test_an_old_program_that_stays_is_named(
     before = make(name, path)
     with OldProcess(path, transaction=transaction) as old:
         with pytest.raises(StoreLocked) as caught:
-            SessionDB(path, lock_timeout=NOT_AT_ALL)
+            UpgradingSessionDB(path, lock_timeout=NOT_AT_ALL)
         assert re.search(rf"\({old.pid}\) still has it open", str(caught.value))
         # It works on as if nothing had happened.
         if transaction == "read":
@@ -85,7 +84,7 @@ def test_an_old_program_that_ends_is_waited_for(
 ) -> None:
     make(name, path)
     with OldProcess(path, transaction=transaction) as old, ThreadPoolExecutor(1) as thread:
-        opening = thread.submit(SessionDB, path, lock_timeout=LONG)
+        opening = thread.submit(UpgradingSessionDB, path, lock_timeout=LONG)
         if transaction == "read":
             old.commit()
         last = old.append(content.LONG, "the last words")
@@ -105,7 +104,7 @@ def test_what_a_killed_program_committed_is_taken_over(name: str, path: Path) ->
         old.begin_write()
         old.append(content.LONG, "not committed")
         old.kill()
-    with SessionDB(path) as db:
+    with UpgradingSessionDB(path) as db:
         messages = db.get_messages(content.LONG)
         assert messages[-1]["content"] == "committed"
         assert len(messages) == len(reader.transcripts(before)[content.LONG]) + 1
@@ -118,21 +117,21 @@ def test_a_program_that_has_not_read_yet_is_seen(name: str, path: Path) -> None:
         holding(path, "connection = sqlite3.connect(path)") as pid,
         pytest.raises(StoreLocked, match=rf"\({pid}\) still has it open"),
     ):
-        SessionDB(path, lock_timeout=NOT_AT_ALL)
-    SessionDB(path).close()
+        UpgradingSessionDB(path, lock_timeout=NOT_AT_ALL)
+    UpgradingSessionDB(path).close()
 
 
 def test_a_program_that_cannot_write_is_not_an_obstacle(path: Path) -> None:
     before = make("built-v8-rollback-journal", path)
     code = "connection = sqlite3.connect(f'file:{path}?mode=ro', uri=True); connection.execute"
     code += "('SELECT count(*) FROM messages').fetchall()"
-    with holding(path, code), SessionDB(path, lock_timeout=LONG) as db:
+    with holding(path, code), UpgradingSessionDB(path, lock_timeout=LONG) as db:
         require_upgraded(db, "built-v8-rollback-journal", before)
 
 
 def test_an_old_program_that_comes_later_does_no_harm(path: Path) -> None:
     before = make("v11", path)
-    with SessionDB(path) as db, OldProcess(path) as old:
+    with UpgradingSessionDB(path) as db, OldProcess(path) as old:
         added = old.append(content.LONG, "by the old program")
         ours = db.append_message(content.LONG, "user", "by the store")
         assert ours > added > before["last_message_id"]
@@ -145,7 +144,7 @@ def test_structured_content_of_an_old_program_that_comes_later(path: Path) -> No
     make("v11", path)
     parts = [{"type": "text", "text": "größer: what is on it?"}, {"type": "image", "url": "x"}]
     texts = ["\x00jso", "json:[]", "x\x00json:[]", '[{"text": "no mark"}]', ""]
-    with SessionDB(path) as db, OldProcess(path) as old:
+    with UpgradingSessionDB(path) as db, OldProcess(path) as old:
         db.create_session("new", "cli")
         old.append("new", "\x00json:" + json.dumps(parts))
         for text in texts:
@@ -168,7 +167,7 @@ def test_many_processes_open_an_old_file_at_once(name: str, path: Path) -> None:
     assert results == [results[0]] * len(processes)
     assert "sessions" in results[0]
     assert len([one for one in files_beside(path) if one.endswith(".bak")]) == 1
-    with SessionDB(path) as db:
+    with UpgradingSessionDB(path) as db:
         require_upgraded(db, name, before)
 
 

@@ -14,10 +14,15 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.storage.sqlite import migrations
-from hermes_state import SessionDB
 from tests.fixtures.hermes import reader
 from tests.storage.sqlite import opener
-from tests.storage.sqlite.hermes_files import Everything, make, require_upgraded, version_in
+from tests.storage.sqlite.hermes_files import (
+    Everything,
+    UpgradingSessionDB,
+    make,
+    require_upgraded,
+    version_in,
+)
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak", ".v22.bak")
@@ -85,7 +90,7 @@ def test_the_file_is_old_or_new_and_the_next_open_completes_it(
         process = opener.start(path, traced(path, directory / "log", "-e", injection))
         process.communicate()
         outcomes[is_new(path, before, directory / "scratch")] += 1
-        with SessionDB(path) as db:
+        with UpgradingSessionDB(path) as db:
             require_upgraded(db, name, before)
         assert path.read_bytes()[18:20] == b"\2\2", "it has a write-ahead log in the end"
         backup = f"state.db.v{version_in(name)}.bak"
@@ -114,7 +119,7 @@ def test_killed_again_and_again(name: str, tmp_path: Path, long_run: bool) -> No
             break
         killed += 1
     assert killed > 5
-    with SessionDB(path) as db:
+    with UpgradingSessionDB(path) as db:
         require_upgraded(db, name, before)
     assert sorted(one.name for one in tmp_path.glob("state.db*")) == [
         "state.db",
