@@ -585,7 +585,7 @@ class TestConversation:
                 "/handoff Telegram\r",
                 "The session continues in the home channel of telegram",
             )
-            type_in(terminal, "/handoff telegram\r", "This session is being handed off already.")
+            type_in(terminal, "/handoff telegram\r", "This session is already being handed off.")
             type_in(terminal, "/status\r", "Handed off to telegram: pending")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -608,7 +608,7 @@ class TestConversation:
                 (f"{here}/c.jsonl", "c.jsonl"),
             ):
                 type_in(terminal, f"/export {asked}\r", f"Wrote {here}/{name}.")
-            type_in(terminal, f"/export {here}/a.md\r", "exists already.")
+            type_in(terminal, f"/export {here}/a.md\r", "already exists.")
             type_in(terminal, f"/export {hermes.store}-wal\r", "Error:")
             type_in(terminal, "/export ~nobody/x.md\r", "x.md: No such file")
             type_in(terminal, f"/export {'x' * 300}\r", "cannot be written: File name too long.")

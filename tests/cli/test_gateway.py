@@ -194,11 +194,11 @@ def test_with_json_everything_in_the_log_is_json(
     gate.wait_until_reached()
     harness.telegram.block(ANNA["id"])
     gate.open()
-    process.wait_for_line("gave up reply")
+    process.wait_for_line("gave up on reply")
     process.signal(signal.SIGTERM)
     assert process.wait() == 0
     told = [json.loads(line) for line in process.lines]
-    (warning,) = [one for one in told if "gave up reply" in one["message"]]
+    (warning,) = [one for one in told if "gave up on reply" in one["message"]]
     assert (warning["level"], warning["logger"]) == ("warning", "hermes_sessions.gateway.delivery")
     assert "Never seen" not in "".join(process.lines)
 

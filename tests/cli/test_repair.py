@@ -124,7 +124,7 @@ def test_into_another_file(hermes: Hermes, tmp_path: Path) -> None:
     assert hermes.store.read_bytes() == broken("messages leaf")
     again = hermes.call("repair", "--to", str(target), "--yes")
     assert again.code == 1
-    assert "exists already" in again.err
+    assert "already exists" in again.err
 
 
 def test_a_number_of_damaged_files_is_kept(hermes: Hermes) -> None:

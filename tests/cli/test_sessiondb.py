@@ -149,7 +149,7 @@ def test_a_file_for_hermes(filled: Hermes, tmp_path: Path) -> None:
     assert result.out.splitlines()[0] == f"Wrote 10 sessions with 18 messages to {target}."
     again = filled.call("sessiondb", "export-hermes", target)
     assert again.code == 1
-    assert again.err == f"Error: {target} exists already. Choose a new file.\n"
+    assert again.err == f"Error: {target} already exists. Choose a new file.\n"
     whole = filled.call("sessiondb", "export-hermes", str(tmp_path / "22.db"), "--json").json
     assert (whole["schema"], whole["sessions"], whole["messages"]) == (22, 10, 18)
 

@@ -100,9 +100,7 @@ def test_beside_a_released_client(wheel: Path, tmp_path: Path) -> None:
         assert environment.files_of("hermes_agent") == before
 
     taken_back = environment.run("hermes-sessions", "unadopt", home=home)
-    assert (
-        taken_back.stdout == f"hermes-agent {RELEASE} uses its own store from its next start on.\n"
-    )
+    assert taken_back.stdout == f"hermes-agent {RELEASE} uses its own store from its next start.\n"
     assert environment.module(home) == theirs
     again = environment.run("hermes-sessions", "unadopt", home=home)
     assert again.stdout == "Nothing to take back: this environment is not adopted.\n"
@@ -182,7 +180,7 @@ def test_without_another_client(wheel: Path, tmp_path: Path) -> None:
     command = environment.bin / "hermes"
     assert not command.exists()
 
-    for said in (f"Added the command {command}.", f"{command} is this product's command already."):
+    for said in (f"Added the command {command}.", f"{command} is already this product's command."):
         adopted = environment.run("hermes-sessions", "adopt", home=tmp_path)
         assert (adopted.returncode, adopted.stdout) == (0, said + "\n")
         assert "Usage: hermes " in environment.run("hermes", "--help", home=tmp_path).stdout

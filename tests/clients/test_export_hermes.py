@@ -204,7 +204,7 @@ def test_an_existing_file_and_a_missing_directory_are_refused(tmp_path: Path) ->
     there = tmp_path / "there.db"
     there.write_bytes(b"precious")
     with SessionDB(":memory:") as store:
-        with pytest.raises(InvalidInput, match=r"exists already. Choose a new file"):
+        with pytest.raises(InvalidInput, match=r"already exists. Choose a new file"):
             file_care().export_database(store, there, 22)
         with pytest.raises(InvalidInput, match=r"does not exist. Create it first"):
             file_care().export_database(store, tmp_path / "no" / "file.db", 22)

@@ -228,7 +228,7 @@ def test_the_documented_variables_win_over_the_file(load: Load) -> None:
                 "like platforms.telegram.enabled."
             ),
         ),
-        ("platforms: {a: {}, A: {}}", "platforms.a is there twice"),
+        ("platforms: {a: {}, A: {}}", "platforms.a appears twice"),
         ("platforms: {a: {colour: '${'}}", "platforms.a.colour contains a ${ that is not"),
         ("gateway: {keep_days: 0}", 'gateway.keep_days is "0"'),
         ("gateway: {mailbox_limit: 0}", 'gateway.mailbox_limit is "0"'),

@@ -398,9 +398,9 @@ sessions:
         ["  line 7", ("sessiondb.sqlite.path refers to NOWHERE, not set in the environment. "
          "Set it, or write a default, like ${NOWHERE:-default}.")],
         ["  line 8", 'sessiondb.provider is ""; allowed'],
-        ["  line 9", "sessiondb.sqlite is there twice, first in line 4. Remove one of them."],
+        ["  line 9", "sessiondb.sqlite appears twice, first on line 4. Remove one of them."],
         ["  line 11", 'sessions.trash_days is "-1"; allowed'],
-        ["  line 12", "sessions.trash_days is there twice, first in line 11. Remove one of them."],
+        ["  line 12", "sessions.trash_days appears twice, first on line 11. Remove one of them."],
     ]  # fmt: skip
 
 

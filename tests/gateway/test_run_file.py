@@ -176,7 +176,7 @@ def test_one_that_hangs_is_killed(hermes: Hermes, waiting: GatewayCommand) -> No
     status = hermes.call("gateway", "status")
     assert status.code == 0
     assert f"Running: process {waiting.pid} on " in status.out
-    assert "\n  does not answer; if it stays so, run: hermes gateway stop\n" in status.out
+    assert "\n  does not answer; if this persists, run: hermes gateway stop\n" in status.out
     stopped = hermes.call("gateway", "stop", "--timeout", "0", "--json")
     told = {"stopped": [], "left_alone": [], "killed": [waiting.pid]}
     assert (stopped.code, stopped.json) == (0, told)

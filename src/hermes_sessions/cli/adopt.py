@@ -45,7 +45,7 @@ def adopt(console: Console) -> None:
     _replace(_packages() / _PATH_FILE, _path_line())
     console.print(
         [
-            f"{_OTHER} {other} uses this store from its next start on; its files are unchanged.",
+            f"{_OTHER} {other} uses this store from its next start; its files are unchanged.",
             "To see which store that is: hermes-sessions sessiondb status",
             "To take it back: hermes-sessions unadopt",
         ]
@@ -66,9 +66,9 @@ def unadopt(console: Console) -> None:
         _remove(path_file)
         other = _other_version()
         done.append(
-            f"{_OTHER} {other} uses its own store from its next start on."
+            f"{_OTHER} {other} uses its own store from its next start."
             if other is not None
-            else f"Removed {path_file}; {_OTHER} is not installed any more."
+            else f"Removed {path_file}; {_OTHER} is no longer installed."
         )
     command = _scripts() / _COMMAND
     if _is_added(command):
@@ -117,15 +117,15 @@ def _path_line() -> str:
 def _add_command() -> list[str]:
     command, own = _scripts() / _COMMAND, _scripts() / _OWN_COMMAND
     if _is_added(command):
-        return [f"{command} is this product's command already."]
+        return [f"{command} is already this product's command."]
     if command.exists():
         raise InvalidInput(
             f"{command} belongs to another program. Use {_OWN_COMMAND}, which is the same command."
         )
     if not own.exists():
         raise InvalidInput(
-            f"{own} is missing, so this is no environment that the product is installed in. "
-            f"Install it there: pip install hermes-sessions"
+            f"{own} is missing, so hermes-sessions is not installed in this environment. "
+            f"Install it: pip install hermes-sessions"
         )
     _replace(command, own.read_text(encoding="utf-8"), mode=own)
     return [f"Added the command {command}."]

@@ -31,7 +31,7 @@ class Selection(NamedTuple):
     exclude_tags: tuple[str, ...] = ()
     #: Keys and values, as they were typed.
     metadata: tuple[tuple[str, str], ...] = ()
-    #: The id of a workspace, or a text that is none.
+    #: The id of a workspace, or a text that is not one.
     workspace: str | None = None
 
     def parameters(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def _search(prefix: str, section: Section, findings: FoundKeys) -> None:
             _note_unknown(prefix, declared_prefix, key, node, findings)
         elif path in first_lines:
             first = first_lines[path]
-            problem = f"{path} is there twice, first in line {first}. Remove one of them."
+            problem = f"{path} appears twice, first on line {first}. Remove one of them."
             findings.problems.append((key.line, problem))
         else:
             first_lines[path] = key.line

@@ -260,13 +260,13 @@ class ModelSettings(SettingsSection, shared=True, short_form="default"):
     context_length: int | None = setting(
         None,
         kind=OptionalValue(WholeNumber(at_least=256, at_most=100_000_000)),
-        doc="The context window of the model in tokens; default: what is known about the model.",
+        doc="The context window of the model in tokens; default: the one known for the model.",
     )
     connect_timeout: float = setting(
         10.0, kind=Seconds(at_most=600), doc="How long connecting to the endpoint may take."
     )
     first_byte_timeout: float = setting(
-        180.0, kind=Seconds(at_most=86400), doc="How long until the answer must begin."
+        180.0, kind=Seconds(at_most=86400), doc="How long the answer may take to begin."
     )
     piece_timeout: float = setting(
         180.0, kind=Seconds(at_most=86400), doc="How long the answer may pause after that."

@@ -1,4 +1,4 @@
-"""Write-ahead logging for connections of the caller's own, to files that are no stores."""
+"""Write-ahead logging for connections of the caller's own, to files that are not stores."""
 
 from __future__ import annotations
 

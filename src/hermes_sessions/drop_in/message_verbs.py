@@ -303,7 +303,7 @@ class MessageVerbs(Facade):
         """Store exported sessions; ids that exist count as skipped.
 
         Raises:
-            InvalidInput: it is no list.
+            InvalidInput: it is not a list.
         """
         if not isinstance(sessions, list):
             raise InvalidInput(f"Sessions to import must be a list, not {type(sessions).__name__}.")

@@ -162,7 +162,7 @@ class SessionVerbs(Facade):
     def delete_sessions(
         self, session_ids: Iterable[Any] | None, sessions_dir: str | Path | None = None
     ) -> int:
-        """Delete several sessions; return how many existed. What is no id is ignored."""
+        """Delete several sessions; return how many existed. Values that are not ids are ignored."""
         ids = [session_id for session_id in session_ids or () if isinstance(session_id, str)]
         return super().delete_sessions(ids, sessions_dir)
 

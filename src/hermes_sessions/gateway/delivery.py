@@ -252,7 +252,7 @@ class Delivery:
 
     async def _give_up(self, outgoing: Outgoing, error: str) -> None:
         logger.warning(
-            "gave up reply %s to %s: %s. See: hermes gateway queue --dead",
+            "gave up on reply %s to %s: %s. See: hermes gateway queue --dead",
             outgoing.id,
             outgoing.platform,
             error,

@@ -176,7 +176,7 @@ class TurnRunner:
     ended: Callable[[str, str, float], None] = lambda _platform, _outcome, _seconds: None
 
     def __call__(self, turn: ActiveTurn, entry: SessionEntry) -> bool:
-        """Run a turn and store its end; return whether its input is to be tried again."""
+        """Run a turn and store its end; return whether to try its input again."""
         target = target_of_input(turn.taken, turn.source)
         shown = self.show(target, turn.taken)
         try:

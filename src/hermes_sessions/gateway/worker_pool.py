@@ -53,7 +53,7 @@ class LaneWorker:
     turn: ActiveTurn | None = None
 
 
-#: Runs a turn and stores its end; returns whether its input is to be tried again after a pause. See
+#: Runs a turn and stores its end; returns whether to try its input again after a pause. See
 #: `turn_runner.TurnRunner`.
 RunTurn = Callable[[ActiveTurn, SessionEntry], bool]
 

@@ -44,7 +44,7 @@ def normalize_tag(tag: str) -> str:
         raise InvalidInput(f"The tag {text!r} has control characters. Remove them.")
     if text[0] in "+-" or '"' in text or "\\" in text:
         raise InvalidInput(
-            f"The tag {text!r} must not begin with + or -, nor have quotes or backslashes."
+            f"The tag {text!r} must not begin with + or -, or contain quotes or backslashes."
         )
     return text
 
@@ -56,7 +56,7 @@ def normalize_tags(tags: Iterable[str]) -> list[str]:
         InvalidInput: a tag is not valid, or there are too many.
     """
     if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
-        raise InvalidInput(f"Tags must be a list of texts, not {type(tags).__name__}.")
+        raise InvalidInput(f"Tags must be a list of strings, not {type(tags).__name__}.")
     found = sorted(set(map(normalize_tag, tags)))
     if len(found) > MAX_TAGS:
         raise InvalidInput(f"{len(found)} tags are too many for one session (max {MAX_TAGS}).")
@@ -77,7 +77,7 @@ def metadata_text(metadata: Mapping[str, Any]) -> str | None:
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be an object, not {type(metadata).__name__}.")
     if not all(isinstance(key, str) and key for key in metadata):
-        raise InvalidInput("Keys of metadata must be texts that are not empty.")
+        raise InvalidInput("Keys of metadata must be text and not empty.")
     if not metadata:
         return None
     try:

@@ -64,7 +64,7 @@ class Platform(str):
             InvalidInput: the name is not text, or blank.
         """
         if not isinstance(name, str) or not _folded(name):
-            raise InvalidInput("The name of a platform must be text that is not blank.")
+            raise InvalidInput("The name of a platform must not be blank.")
         platform = _REGISTERED.setdefault(_folded(name), str.__new__(cls, _folded(name)))
         if pii_safe:
             _PII_SAFE.add(platform)

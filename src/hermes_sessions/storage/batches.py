@@ -44,7 +44,7 @@ class StallDetector:
         self._done += done
         self._idle = 0 if done else self._idle + 1
         if time.monotonic() >= self._until:
-            logger.info("%s stops for now: its time is over", self._what)
+            logger.info("%s stopped for now: its time limit was reached", self._what)
             return False
         if self._left is None:
             # Most work is done after a step or two, and is not worth measuring.

@@ -1276,7 +1276,7 @@ class SessionDB:
         always one that there was.
 
         Raises:
-            InvalidInput: the session went on or was rewound further since, and the error names
+            InvalidInput: the session has new messages or was rewound further; the error names
                 the calls that lead back; or it has no such rewind.
             StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
             RevisionConflict: the session is not at *expected_revision*.
@@ -1299,7 +1299,7 @@ class SessionDB:
         self, session_id: str, holder: Holder | str, *, ttl: float = LEASE_SECONDS
     ) -> Lease:
         """Take the right to write to a session and its continuations by compaction, for *ttl*
-        seconds; return it with its ``token``, which is to be passed as ``fence``.
+        seconds; return it. Pass its ``token`` as ``fence`` to write.
 
         Until it is released, writes without the token are refused. A lease that was not renewed in
         time ends when another caller writes or acquires it; from then on its token is refused.
@@ -1474,7 +1474,7 @@ class SessionDB:
     # ── topics of Telegram ────────────────────────────────────────────────────────────────────
 
     def apply_telegram_topic_migration(self) -> None:
-        """Note that topics are used. Their tables are always there; nothing else is to be done."""
+        """Note that topics are used. Their tables always exist, so this does nothing else."""
         self._topics.prepare()
 
     def enable_telegram_topic_mode(
@@ -2163,7 +2163,7 @@ class SessionDB:
         """Store how many compressions in a row fell back to a simple summary.
 
         Raises:
-            InvalidInput: it is no whole number; a negative one counts as 0.
+            InvalidInput: it is not a whole number; a negative one counts as 0.
         """
         self._compression_state.set_streak(session_id, streak)
 

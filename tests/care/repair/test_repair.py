@@ -261,7 +261,7 @@ def test_writing_it_elsewhere(path: Path, tmp_path: Path) -> None:
     assert path.read_bytes() == broken("messages leaf")
     with SessionDB(target) as db:
         assert db.session_count() == SESSIONS + 1
-    with pytest.raises(InvalidInput, match="exists already"):
+    with pytest.raises(InvalidInput, match="already exists"):
         repair(path, RepairOptions(to=target))
 
 

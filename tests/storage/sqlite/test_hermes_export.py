@@ -195,7 +195,7 @@ def test_killed(store: Path, target: Path) -> None:
 
 
 def test_a_file_that_appears_meanwhile_stays(store: Path, target: Path) -> None:
-    with SessionDB(store) as db, pytest.raises(InvalidInput, match="exists already"):
+    with SessionDB(store) as db, pytest.raises(InvalidInput, match="already exists"):
         file_care().export_database(
             db, target, 22, lambda _: target.write_text("precious") and None
         )
@@ -213,7 +213,7 @@ def test_a_file_system_without_hard_links(
     with SessionDB(store) as db:
         assert export(db, target).sessions == 5
         assert list(target.parent.iterdir()) == [target]
-        with pytest.raises(InvalidInput, match="exists already"):
+        with pytest.raises(InvalidInput, match="already exists"):
             export(db, target)
 
 

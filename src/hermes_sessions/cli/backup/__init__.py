@@ -14,7 +14,7 @@ COMMANDS = {
     "verify": LazyCommand(
         f"{_HERE}.verify:verify", "Read backups in full and verify their contents."
     ),
-    "restore": LazyCommand(f"{_HERE}.restore:restore", "Replace the store by a backup."),
+    "restore": LazyCommand(f"{_HERE}.restore:restore", "Replace the store with a backup."),
     "prune": LazyCommand(f"{_HERE}.prune:prune", "Remove old backups."),
 }
 

@@ -26,7 +26,7 @@ from hermes_sessions.storage.provider_registry import open_provider
 from hermes_sessions.storage.transfer.copy_ledger import identity_of
 
 
-@click.command(short_help="Replace the store by a backup.")
+@click.command(short_help="Replace the store with a backup.")
 @click.argument("backup", metavar="BACKUP")
 @click.option(
     "--into",
@@ -49,7 +49,7 @@ def restore(
     facts = read_manifest(path)
     where = into or configured_location()
     if not yes and not console.confirm(
-        f"Replace the contents of {where} by {path.name} ({contents(facts)}, created "
+        f"Replace the contents of {where} with {path.name} ({contents(facts)}, created "
         f"{date_and_time(facts.created)}, from {one_line(facts.store)})?"
     ):
         console.tell("Nothing was changed.")

@@ -198,7 +198,7 @@ class TerminalCommands:
             raise InvalidInput("Say which platform: /handoff telegram")
         if not self._db.request_handoff(session["id"], platform.lower()):
             raise InvalidInput(
-                "This session is being handed off already. /status shows its progress."
+                "This session is already being handed off. /status shows its progress."
             )
         self._tell(
             f"The session continues in the home channel of {one_line(platform.lower())} once a "
@@ -322,7 +322,7 @@ def export_session(db: SessionDB, session_id: str, asked: str) -> Path:
         why = getattr(error, "strerror", None) or error
         raise FileRefused(f"{one_line(str(path))} cannot be written: {why}.") from error
     if is_taken:
-        raise FileRefused(f"{path} exists already. Choose another name: /export NAME")
+        raise FileRefused(f"{path} already exists. Choose another name: /export NAME")
     if is_of_store:
         raise FileRefused(f"{path} is a file of the store. Choose another name.")
     record = db.export_session(session_id)

@@ -138,7 +138,7 @@ def _local(process: Process, answer: Answer, now: float) -> list[str]:
     """Return the lines about a gateway of this home."""
     lines = [_running(process, now)]
     if answer is None:
-        return [*lines, "  does not answer; if it stays so, run: hermes gateway stop"]
+        return [*lines, "  does not answer; if this persists, run: hermes gateway stop"]
     if (state := answer.get("state")) in _STATES:
         lines.append(f"  {_STATES[state]}")
     lines += _platforms(answer.get("platforms", {}))

@@ -29,32 +29,32 @@ TRANSLATIONS: Final[_Table] = {
     **_each(
         *(1020, 1213, 1412, 1467),
         error=errors.StoreLocked,
-        says="other writers were in the way",
+        says="the write conflicted with other writers",
         then="Try again",
     ),
     **_each(
         *(1205, 3572),
         error=errors.StoreLocked,
-        says="another writer held what was needed for too long",
+        says="another writer held a lock for too long",
         then="Try again, or raise lock_timeout",
     ),
     **_each(
         *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2006, 2013, 2014, 2055),
         error=errors.StoreUnreachable,
         says="the connection to the server failed",
-        then="Check that the server runs and the network reaches it, then try again",
+        then="Check that the server is running and reachable, then try again",
     ),
     **_each(
         1047,
         error=errors.StoreUnreachable,
-        says="this node is not part of the cluster's majority and takes no statements",
-        then="Wait until it is again, or name the other nodes in the URL too",
+        says="this node is not part of the cluster's majority and accepts no statements",
+        then="Wait until it rejoins the majority, or add the other nodes to the URL",
     ),
     **_each(
         1180,
         error=errors.StoreUnavailable,
         says="the server could not say whether it committed",
-        then="Repeat the write with the same external_id, or look first whether it is stored",
+        then="Repeat the write with the same external_id, or first check whether it was stored",
     ),
     **_each(
         *(1044, 1045, 1130, 1251, 1698, 1820, 1862),
@@ -72,7 +72,7 @@ TRANSLATIONS: Final[_Table] = {
         *(1040, 1203, 1226),
         error=errors.StoreUnavailable,
         says="the server has no free connection",
-        then="Try again; if it stays so, raise max_connections of the server, or lower "
+        then="Try again; if this persists, raise max_connections of the server, or lower "
         "sessiondb.mysql.max_connections",
     ),
     **_each(
@@ -90,8 +90,8 @@ TRANSLATIONS: Final[_Table] = {
     **_each(
         *(1209, 1290, 1792, 1836),
         error=errors.StoreReadOnly,
-        says="the server, or this connection, only reads",
-        then="Connect to the server that takes writes, or turn read_only off there",
+        says="the server, or this connection, is read-only",
+        then="Connect to the server that accepts writes, or turn read_only off there",
     ),
     **_each(
         1419,
@@ -103,13 +103,13 @@ TRANSLATIONS: Final[_Table] = {
     **_each(
         1665,
         error=errors.StatementRefused,
-        says="the server's binlog_format does not fit",
+        says="the server's binlog_format is not supported",
         then="Set binlog_format to ROW or MIXED on the server",
     ),
     **_each(
         1153,
         error=errors.StatementRefused,
-        says="a statement is larger than the server takes",
+        says="a statement is larger than the server accepts",
         then="Raise max_allowed_packet on the server",
     ),
     **_each(
@@ -122,13 +122,13 @@ TRANSLATIONS: Final[_Table] = {
         *(1023, 1024, 1026, 1030),
         error=errors.StoreIOError,
         says="the server's disk failed",
-        then="Look into the server's log and check its disk",
+        then="Check the server's log and check its disk",
     ),
     **_each(
         *(1034, 1194, 1195, 1712, 1877),
         error=errors.StoreCorrupt,
         says="the server found damage in its own data",
-        then="Look into the server's log; restore a backup if the damage is real",
+        then="Check the server's log; restore a backup if the damage is real",
     ),
     **_each(
         *(1317, 1969, 3024),
@@ -158,10 +158,10 @@ MISUSED: Final = Translation(errors.StatementRefused, "the statement cannot be r
 UNREACHABLE: Final = Translation(
     errors.StoreUnreachable,
     "the server cannot be reached",
-    "Check that it runs and that sessiondb.mysql says where",
+    "Check that it is running, and check the address in sessiondb.mysql",
 )
 OTHER: Final = Translation(
-    errors.StoreError, "the server failed", "Look into the server's log, then try again"
+    errors.StoreError, "the server failed", "Check the server's log, then try again"
 )
 #: Errors after which the same unit of work may succeed. 1467: a deadlock over a generated number.
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})

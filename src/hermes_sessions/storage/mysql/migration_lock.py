@@ -2,7 +2,7 @@
 
 On one server it is the server's own named lock. That is local to a node of a Galera cluster, so
 there it is a row, which the cluster gives to one of several that insert it. The holder changes the
-row before each statement. A holder that is gone changes it no more, and after some time another
+row before each statement. A dead holder no longer changes it, and after some time another
 process takes the row over. This needs no clock that nodes share.
 """
 
@@ -111,7 +111,9 @@ class _ClusterLock(MigrationLock):
             looks = looks + 1 if found == seen else 0
             seen = found
             if found is not None and looks >= _LOOKS and persistently(partial(self._swap, found)):
-                logger.warning("a process that was changing the tables is gone; going on with it")
+                logger.warning(
+                    "a process that was changing the tables is gone; continuing its work"
+                )
                 return True
             if time.monotonic() >= until:
                 return False

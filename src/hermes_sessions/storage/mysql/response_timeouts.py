@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import pymysql
@@ -13,6 +13,7 @@ import pymysql
 from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
     LOST_AFTER_SECONDS,
+    LimitedStatements,
     ResponseTimeouts,
     ResponseWait,
 )
@@ -27,7 +28,7 @@ _TCP: Final = {
 _BUFFERED: Final = 64 * 1024
 
 
-class ServerResponses(io.RawIOBase):
+class ServerResponses(LimitedStatements, io.RawIOBase):
     """The responses on one connection. The driver reads them here instead of from its socket, where
     it could not continue a read that timed out.
     """
@@ -61,19 +62,6 @@ class ServerResponses(io.RawIOBase):
 
     def _silence(self) -> ResponseWait:
         return ResponseWait(self._limits, self._seconds, self._is_alive)
-
-    @contextmanager
-    def allowing(self, seconds: float) -> Iterator[None]:
-        """Allow each statement in the block this number of seconds."""
-        before, self._seconds = self._seconds, seconds
-        try:
-            yield
-        finally:
-            self._seconds = before
-
-    def committing(self) -> Any:
-        """Apply the limit of a commit to the waits in the block."""
-        return self.allowing(self._limits.commit)
 
     def probing(self) -> Any:
         """Apply the limit of a liveness check to the waits in the block."""

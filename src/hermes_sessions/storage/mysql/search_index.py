@@ -23,7 +23,7 @@ from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.mysql.error_translation import number_of
 from hermes_sessions.storage.mysql.migrations import INSERT_SENTINEL, SENTINEL_WORD
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import Expression, OperatorSyntax, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     IdRange,
@@ -80,24 +80,18 @@ class _Superset:
         return wanted
 
 
-class _Exact:
+class _Exact(OperatorSyntax):
     """The whole expression as a condition on the tokens."""
 
     def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
         # Encoded tokens are letters, digits and _, so they can stand in the text.
         return f"INSTR(tokens, ' {' '.join(tokens)}{'' if prefix else ' '}') > 0"
 
-    def every(self, texts: Sequence[str]) -> str:
-        return "(" + " AND ".join(texts) + ")"
-
-    def any(self, texts: Sequence[str]) -> str:
-        return "(" + " OR ".join(texts) + ")"
-
     def exclude(self, wanted: str, unwanted: str) -> str:
         return f"({wanted} AND NOT {unwanted})"
 
 
-_EXACT: Final = _Exact()
+_EXACT: Final = _Exact(" AND ", " OR ")
 
 
 class _Query(NamedTuple):

@@ -245,7 +245,7 @@ class ServerSession:
         if len(sql) * 4 >= self.max_packet and len(sql.encode("utf-8")) >= self.max_packet:
             raise StatementRefused(
                 f"A statement of {len(sql):,} characters is larger than the {self.max_packet:,} "
-                f"bytes that the server takes. Raise max_allowed_packet on the server."
+                f"bytes that the server accepts. Raise max_allowed_packet on the server."
             )
 
     @property

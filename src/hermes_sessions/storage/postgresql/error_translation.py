@@ -20,7 +20,7 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
     "08": Translation(
         errors.StoreUnreachable,
         "the connection to the server failed",
-        "Check that the server runs and the network reaches it, then try again",
+        "Check that the server is running and reachable, then try again",
     ),
     "22": Translation(
         errors.ConstraintViolated,
@@ -34,12 +34,12 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
     ),
     "25P03": Translation(
         errors.StoreUnreachable,
-        "nothing was heard from this process for too long amid a write",
+        "this process was silent for too long during a write",
         "Try again; if it happens often, give this machine more processor time",
     ),
     "25006": Translation(
         errors.StoreReadOnly,
-        "the server, or this role, only reads",
+        "the server, or this role, is read-only",
         "Connect to the primary server, or with a role that may write",
     ),
     "28": Translation(
@@ -57,7 +57,7 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
         "there is no such schema",
         "Create it, or name another one in sessiondb.postgresql.schema",
     ),
-    "40": Translation(errors.StoreLocked, "other writers were in the way", "Try again"),
+    "40": Translation(errors.StoreLocked, "the write conflicted with other writers", "Try again"),
     "42501": Translation(
         errors.StoreReadOnly,
         "this role may not do that",
@@ -72,12 +72,12 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
     "53": Translation(
         errors.StoreUnavailable,
         "the server has no room or no free connection",
-        "Try again; if it stays so, raise max_connections or the memory of the server, or lower "
+        "Try again; if this persists, raise max_connections or the memory of the server, or lower "
         "sessiondb.postgresql.max_connections",
     ),
     "55P03": Translation(
         errors.StoreLocked,
-        "another writer held what was needed for too long",
+        "another writer held a lock for too long",
         "Try again, or raise lock_timeout",
     ),
     "57014": Translation(
@@ -91,12 +91,12 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
     "58": Translation(
         errors.StoreIOError,
         "the server's disk failed",
-        "Look into the server's log and check its disk",
+        "Check the server's log and check its disk",
     ),
     "XX": Translation(
         errors.StoreCorrupt,
         "the server found damage in its own data",
-        "Look into the server's log; restore a backup if the damage is real",
+        "Check the server's log; restore a backup if the damage is real",
     ),
 }
 REFUSED: Final = Translation(
@@ -107,11 +107,11 @@ REFUSED: Final = Translation(
 UNREACHABLE: Final = Translation(
     errors.StoreUnreachable,
     "the server cannot be reached",
-    "Check that it runs and that sessiondb.postgresql says where",
+    "Check that it is running, and check the address in sessiondb.postgresql",
 )
 MISUSED: Final = Translation(errors.StatementRefused, "the driver refused the statement", _DOCTOR)
 OTHER: Final = Translation(
-    errors.StoreError, "the server failed", "Look into the server's log, then try again"
+    errors.StoreError, "the server failed", "Check the server's log, then try again"
 )
 #: A server's last message to a client; the driver has no SQLSTATE for a failed login.
 _LAST_WORDS: Final = "FATAL:"

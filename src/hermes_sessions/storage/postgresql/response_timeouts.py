@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -13,7 +12,11 @@ from psycopg.abc import PQGen
 from psycopg.errors import Diagnostic
 from psycopg.waiting import Ready, Wait
 
-from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts, ResponseWait
+from hermes_sessions.storage.servers.response_timeouts import (
+    LimitedStatements,
+    ResponseTimeouts,
+    ResponseWait,
+)
 
 T = TypeVar("T")
 
@@ -21,7 +24,7 @@ T = TypeVar("T")
 _REPLICATION_WAIT: Final = "SyncRepWaitForLSN"
 
 
-class ServerResponses:
+class ServerResponses(LimitedStatements):
     """The state of one connection, and the limits of its waits.
 
     A connection that is given up is closed at once and never used again.
@@ -48,19 +51,6 @@ class ServerResponses:
         """Let *connection* wait as it did before `bind`."""
         connection.remove_notice_handler(self._look_at)
         delattr(connection, "wait")
-
-    @contextmanager
-    def allowing(self, seconds: float) -> Iterator[None]:
-        """Allow each statement in the block this number of seconds."""
-        before, self._seconds = self._seconds, seconds
-        try:
-            yield
-        finally:
-            self._seconds = before
-
-    def committing(self) -> Any:
-        """Apply the limit of a commit to the waits in the block."""
-        return self.allowing(self._limits.commit)
 
     def _silence(self, connection: psycopg.Connection, seconds: float) -> ResponseWait:
         is_alive = None if self._is_alive is None else partial(self._is_alive, connection)

@@ -25,7 +25,7 @@ from hermes_sessions.storage.postgresql.migrations import (
     SENTINEL_WORD,
 )
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import Expression, OperatorSyntax, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     IdRange,
@@ -56,7 +56,7 @@ _DAMAGE: Final = (
 )
 
 
-class _TSQuerySyntax:
+class _TSQuerySyntax(OperatorSyntax):
     """Lexemes and the operators of ``tsquery``."""
 
     def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
@@ -67,12 +67,6 @@ class _TSQuerySyntax:
             return lexemes[0]
         return f"({' <-> '.join(lexemes)} | ({' & '.join(lexemes)} & '{_CROWDED}'))"
 
-    def every(self, texts: Sequence[str]) -> str:
-        return "(" + " & ".join(texts) + ")"
-
-    def any(self, texts: Sequence[str]) -> str:
-        return "(" + " | ".join(texts) + ")"
-
     def exclude(self, wanted: str, unwanted: str) -> str:
         if _CROWDED in unwanted:
             # The tsvector may lack positions: the text decides.
@@ -80,7 +74,7 @@ class _TSQuerySyntax:
         return f"({wanted} & !{unwanted})"
 
 
-SYNTAX: Final = _TSQuerySyntax()
+SYNTAX: Final = _TSQuerySyntax(" & ", " | ")
 
 
 class TSVectorIndex(ServerIndex[str]):

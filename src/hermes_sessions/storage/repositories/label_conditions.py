@@ -74,7 +74,7 @@ def _as_text(key: str, value: Any) -> str:
         return labels.json_text(value)
     if not isinstance(value, str):
         raise InvalidInput(
-            f"metadata[{key!r}] must be a text, a number or a truth value to filter by, not "
+            f"metadata[{key!r}] must be text, a number, true or false to filter by, not "
             f"{type(value).__name__}."
         )
     return value

@@ -11,22 +11,6 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
 
-_COLUMNS: Final = (
-    "lane_id",
-    "at",
-    "action",
-    "reason",
-    "actor",
-    "from_session_id",
-    "to_session_id",
-    "policy",
-    "facts",
-)
-_SELECT: Final = f"SELECT {', '.join(_COLUMNS)}, id FROM lane_transitions"
-_INSERT: Final = (
-    f"INSERT INTO lane_transitions ({', '.join(_COLUMNS)}) VALUES ({placeholders(len(_COLUMNS))})"
-)
-
 
 class Transition(NamedTuple):
     """One change of a lane."""
@@ -47,6 +31,14 @@ class Transition(NamedTuple):
     facts: Mapping[str, Any] | None = None
     #: Given by the database.
     id: int | None = None
+
+
+#: The columns that a caller states; the database gives the last one.
+_COLUMNS: Final = Transition._fields[:-1]
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)}, id FROM lane_transitions"
+_INSERT: Final = (
+    f"INSERT INTO lane_transitions ({', '.join(_COLUMNS)}) VALUES ({placeholders(len(_COLUMNS))})"
+)
 
 
 def record(tx: WriteTransaction, transition: Transition) -> int:

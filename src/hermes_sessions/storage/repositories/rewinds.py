@@ -263,8 +263,8 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
             f"keep={kept[0] if kept else 0}, messages=[])"
         )
         raise InvalidInput(
-            f"Session {session_id!r} went on with {later[0]} messages since rewind {rewind.id}. To "
-            f"have what it hid instead: {way_back}, then "
+            f"Session {session_id!r} has {later[0]} new messages since rewind {rewind.id}. To "
+            f"restore what it hid instead: {way_back}, then "
             f"restore_rewound({session_id!r}, rewind_id={rewind.id})."
         )
     head = tx.one(
@@ -274,8 +274,8 @@ def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewi
     )
     if head is not None and head[1]:
         raise InvalidInput(
-            f"Session {session_id!r} was compacted after rewind {rewind.id}, so that what it hid "
-            f"has no place any more. To read it: get_messages({session_id!r}, "
+            f"Session {session_id!r} was compacted after rewind {rewind.id}, so what it hid can "
+            f"no longer be restored. To read it: get_messages({session_id!r}, "
             f"include_inactive=True)."
         )
     if head is not None:

@@ -162,7 +162,7 @@ def age_cutoff(store: StoreContext, older_than_days: float | None, wanted: Prune
     """Return the time by which a session must have been active for the last time.
 
     Raises:
-        InvalidInput: the age is no number of days, or there is neither an age nor a filter.
+        InvalidInput: the age is not a number of days, or there is neither an age nor a filter.
     """
     if (older_than_days is None and wanted) or "started_before" in wanted:
         return _ANY_TIME

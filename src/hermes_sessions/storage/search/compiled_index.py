@@ -57,6 +57,22 @@ class Syntax(Protocol):
         """Return *wanted* AND NOT *unwanted*."""
 
 
+class OperatorSyntax:
+    """A `Syntax` that joins expressions in parentheses with an operator."""
+
+    def __init__(self, conjunction: str, disjunction: str) -> None:
+        self._conjunction = conjunction
+        self._disjunction = disjunction
+
+    def every(self, texts: Sequence[str]) -> str:
+        """See `Syntax.every`."""
+        return f"({self._conjunction.join(texts)})"
+
+    def any(self, texts: Sequence[str]) -> str:
+        """See `Syntax.any`."""
+        return f"({self._disjunction.join(texts)})"
+
+
 def compile_tree(node: Node, syntax: Syntax) -> Expression | None:
     """Return the expression for a tree; None if the index cannot narrow it down."""
     return _Compiler(syntax).compile(node, 0)

@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple
 
 from hermes_sessions.storage.servers.driver import MOST_SECONDS, ServerOptions
@@ -120,6 +120,27 @@ class ResponseTimeouts:
 def _within(limits: tuple[float, float], seconds: float) -> float:
     least, most = limits
     return max(least, min(most, seconds))
+
+
+class LimitedStatements:
+    """Limits how long each statement on a connection may take."""
+
+    _limits: ResponseTimeouts
+    #: The limit that applies now.
+    _seconds: float
+
+    @contextmanager
+    def allowing(self, seconds: float) -> Iterator[None]:
+        """Allow each statement in the block this number of seconds."""
+        before, self._seconds = self._seconds, seconds
+        try:
+            yield
+        finally:
+            self._seconds = before
+
+    def committing(self) -> AbstractContextManager[None]:
+        """Apply the limit of a commit to the waits in the block."""
+        return self.allowing(self._limits.commit)
 
 
 class ResponseWait:

@@ -69,7 +69,7 @@ def export_database(
 ) -> HermesExport:
     """See `FileCare.export_database`."""
     if target.exists():
-        raise InvalidInput(f"{target} exists already. Choose a new file.")
+        raise InvalidInput(f"{target} already exists. Choose a new file.")
     if not target.parent.is_dir():
         raise InvalidInput(f"The directory {target.parent} does not exist. Create it first.")
     draft = target.with_name(f"{target.name}.{os.getpid()}.partial")
@@ -87,7 +87,7 @@ def export_database(
         sync_file(draft)
         _publish(draft, target)
     except FileExistsError as error:
-        raise InvalidInput(f"{target} exists already. Choose a new file.") from error
+        raise InvalidInput(f"{target} already exists. Choose a new file.") from error
     except apsw.FullError as error:
         raise StoreError(
             f"{target} was not written: the disk is full. Free some space, or choose another disk."

@@ -15,7 +15,12 @@ import apsw
 
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.search.compiled_index import CompiledIndex, Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import (
+    CompiledIndex,
+    Expression,
+    OperatorSyntax,
+    compile_tree,
+)
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     IdRange,
@@ -318,20 +323,14 @@ def _cut_out(tx: WriteTransaction) -> None:
         tx.run(f"DROP TABLE IF EXISTS {table}")
 
 
-class _FTS5Syntax:
+class _FTS5Syntax(OperatorSyntax):
     """The query syntax of FTS5: quoted strings and operators."""
 
     def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
         return f'"{" ".join(tokens)}"{" *" if prefix else ""}'
 
-    def every(self, texts: Sequence[str]) -> str:
-        return "(" + " AND ".join(texts) + ")"
-
-    def any(self, texts: Sequence[str]) -> str:
-        return "(" + " OR ".join(texts) + ")"
-
     def exclude(self, wanted: str, unwanted: str) -> str:
         return f"({wanted} NOT {unwanted})"
 
 
-SYNTAX: Final = _FTS5Syntax()
+SYNTAX: Final = _FTS5Syntax(" AND ", " OR ")

@@ -142,7 +142,7 @@ class WriterGate:
 
     def _give_up(self, error: OSError) -> None:
         say = logger.debug if error.errno in _UNSUPPORTED else logger.warning
-        say("Writers take no turns on this store: %s", error)
+        say("Writers do not take turns on this store: %s", error)
         self.close()
         self._path = None
 

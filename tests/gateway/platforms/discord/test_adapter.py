@@ -124,9 +124,13 @@ def test_many_at_once_are_not_limited_by_us(messenger: FakeDiscord) -> None:
         (Refusal(400, 99999, "Something new"), Undeliverable, "Something new"),
         (Refusal(401, 0, "x"), LoginRefused, "Reset Token"),
         (Refusal(503, 0, "x"), Unreachable, "503"),
-        (too_many(3, is_global=True), RateLimited, "limits the rate"),
-        (Refusal(429, 0, "x", {"Retry-After": "5"}), RateLimited, "limits the rate"),
-        (Refusal(429, 0, "x", {"Content-Type": "text/html"}), RateLimited, "limits the rate"),
+        (too_many(3, is_global=True), RateLimited, "rate limit was reached"),
+        (Refusal(429, 0, "x", {"Retry-After": "5"}), RateLimited, "rate limit was reached"),
+        (
+            Refusal(429, 0, "x", {"Content-Type": "text/html"}),
+            RateLimited,
+            "rate limit was reached",
+        ),
         (Refusal(200, 0, "x", {"Content-Type": "text/html"}), Unreachable, "not readable"),
     ],
 )

@@ -178,7 +178,7 @@ class Api:
         user = caller_of(request, self.settings, body.get("user")).user
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise ApiError(400, "text must be a text that is not blank.", code="no_text")
+            raise ApiError(400, "text must not be blank.", code="no_text")
         message_id = _message_id(request, body.get("id"))
         receipt = await self._accept(inbound_of(conversation, user, text, message_id))
         told = receipt_json(receipt, conversation, message_id)

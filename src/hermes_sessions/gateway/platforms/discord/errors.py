@@ -72,7 +72,7 @@ def to_platform_error(error: discord.HTTPException) -> PlatformError:
     if error.status == 401:
         return LoginRefused(_WRONG_TOKEN)
     if error.status == 429:
-        return RateLimited("Discord limits the rate of requests.", _retry_after(error))
+        return RateLimited("Discord's rate limit was reached.", _retry_after(error))
     if error.status >= 500 or error.status == 408:
         return Unreachable(f"Discord is temporarily unavailable ({error.status}).")
     if error.code == _NO_HISTORY or "message_reference" in error.text:
@@ -89,7 +89,7 @@ def translated() -> Iterator[None]:
         raise LoginRefused(_WRONG_TOKEN) from error
     except discord.RateLimited as error:
         wait = min(max(error.retry_after, 0.0), _LONGEST_WAIT)
-        raise RateLimited("Discord limits the rate of requests.", wait) from error
+        raise RateLimited("Discord's rate limit was reached.", wait) from error
     except discord.HTTPException as error:
         raise to_platform_error(error) from error
     except discord.ConnectionClosed as error:

@@ -73,5 +73,5 @@ class DiscordSettings(SettingsSection, shared=True):
     catch_up_hours: int = setting(
         24,
         kind=WholeNumber(at_least=0, at_most=24 * 14),
-        doc="How old a message may be that is fetched after an outage; 0 fetches none.",
+        doc="The maximum age of messages that are fetched after an outage; 0 fetches none.",
     )

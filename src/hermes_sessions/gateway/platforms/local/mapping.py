@@ -52,7 +52,7 @@ def text_in(said: Mapping[str, Any], name: str) -> str:
     """
     value = said.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise UnreadablePayload(f"{said['type']} needs {name}, a text.")
+        raise UnreadablePayload(f"{said['type']} needs {name}, as text.")
     return value
 
 

@@ -234,5 +234,5 @@ class SyncReader:
     def _bounded(self, undecrypted: list[Undecrypted]) -> list[Undecrypted]:
         over = len(undecrypted) - _MAX_UNDECRYPTED
         if over > 0:
-            logger.warning("matrix: %d events are given up: their keys did not arrive", over)
+            logger.warning("matrix: gave up on %d events: their keys did not arrive", over)
         return undecrypted[-_MAX_UNDECRYPTED:]

@@ -212,7 +212,7 @@ CONDITIONS: Final = (
     ),
     Condition(
         "dead-letters",
-        "Some replies could not be delivered and were given up.",
+        "Some replies could not be delivered, and the gateway gave up on them.",
         "hermes gateway queue --dead",
     ),
     Condition(

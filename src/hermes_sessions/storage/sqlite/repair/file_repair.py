@@ -149,7 +149,7 @@ def repair(path: Path, options: RepairOptions) -> RepairReport:
     real = _existing(path)
     check_ownership(str(path))
     if options.to is not None and os.path.lexists(options.to):
-        raise InvalidInput(f"{options.to} exists already. Choose a file that does not.")
+        raise InvalidInput(f"{options.to} already exists. Choose another file.")
     report = RepairReport(str(path))
     with _held(real, options) as file, _work_directory(real, options, file.size) as work:
         options.on_progress("copying", file.size)
