@@ -25,7 +25,7 @@ def test_every_column_of_the_table_has_a_reader() -> None:
 
 def test_what_a_caller_says_is_what_append_takes() -> None:
     taken = set(inspect.signature(SessionDB.append_message).parameters)
-    assert taken - {"self", "session_id", "fence"} == set(MESSAGE_FIELDS)
+    assert taken - {"self", "session_id", "fence", "expected_revision"} == set(MESSAGE_FIELDS)
 
 
 def test_every_field_is_of_one_kind() -> None:

@@ -455,9 +455,8 @@ class _Search:
         return [found[i] for i in order([item.match for item in found], points)]
 
     def _note_further_hits(self, step: str, before: int) -> None:
-        self._report.notes.append(
-            f"The first {before:,} match {self._report.step}; more were found by {step}."
-        )
+        if self._report.step == AS_ASKED:
+            self._report.notes.append(f"Found {before:,} as asked, the others by {step}.")
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────
 

@@ -355,7 +355,7 @@ class TestSearchAnswers:
         texts = [hit.snippet_text for hit in answer.hits]
         assert (texts[0], len(texts)) == ("the kettle stands on the stove", 3)
         assert answer.report.step == "as asked"
-        note = "The first 1 match as asked; more were found by any of the words."
+        note = "Found 1 as asked, the others by any of the words."
         assert answer.report.notes == [note]
         assert len(db.search("kettle stove").hits) == 1
 
