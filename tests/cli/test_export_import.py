@@ -718,3 +718,21 @@ def test_a_damaged_zip_is_refused(with_images: Hermes, tmp_path: Path) -> None:
     assert "cannot be read" in with_images.call("sessions", "import", str(file)).err
     with SessionDB(with_images.store) as db:
         assert db.get_session("pictures") is None
+
+
+def test_another_store_is_imported_with_its_images(with_images: Hermes, tmp_path: Path) -> None:
+    copy = tmp_path / "other.db"
+    imported = with_images.call("sessions", "import", str(with_images.store), "--into", str(copy))
+    assert imported.code == 0
+    assert "attachments come with their messages" in imported.err
+    with SessionDB(copy) as db:
+        assert [m["content"] for m in db.get_messages("pictures")] == IMAGES
+        assert len(db.list_attachments("pictures")) == len(IMAGES)
+
+
+def test_a_terminal_shows_no_base64(with_images: Hermes) -> None:
+    for flags in ([], ["--full"]):
+        shown = with_images.call("sessions", "show", "pictures", *flags)
+        assert shown.code == 0
+        assert PNG_TEXT[:40] not in shown.out
+        assert "inline ![x]([image/png])" in shown.out

@@ -10,7 +10,7 @@ from hermes_sessions.cli.render.safe_text import lines as safe_lines
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, wrap
-from hermes_sessions.model.message import is_payload_only, text_of
+from hermes_sessions.model.message import is_payload_only, text_of, without_base64
 
 Record = Mapping[str, Any]
 
@@ -52,14 +52,14 @@ def painter(message: Record, style: Style) -> Callable[[str], str]:
 
 def one_line_summary(message: Record, style: Style) -> str:
     """Return the beginning of the text, or the called tools, as one line."""
-    text = one_line(text_of(message.get("content"))[:_CHARACTERS_OF_A_LINE])
+    text = one_line(without_base64(text_of(message.get("content")))[:_CHARACTERS_OF_A_LINE])
     if not text and (message.get("content") or is_payload_only(message)):
         text = _NO_TEXT
     return text or called_tools(message.get("tool_calls"), False, style)
 
 
 def _body(message: Record, style: Style, full: bool) -> Iterator[str]:
-    text = text_of(message.get("content"))
+    text = without_base64(text_of(message.get("content")))
     if not text and (message.get("content") or is_payload_only(message)):
         text = _NO_TEXT
     if text:
