@@ -1545,6 +1545,7 @@ BLOBS: Final = Table(
         ),
     ),
     doc="Bytes that are stored once, such as attachments and checkpoints.",
+    imported=True,
     carried="blob",
 )
 BLOB_PARTS: Final = Table(
@@ -1556,6 +1557,7 @@ BLOB_PARTS: Final = Table(
         Column("data", "bytes", "At most 256 KiB of the blob, compressed or not.", required=True),
     ),
     doc="The bytes of blobs.",
+    imported=True,
     carried="blob",
 )
 BLOB_REFERENCES: Final = Table(
@@ -1584,6 +1586,7 @@ BLOB_REFERENCES: Final = Table(
     ),
     (Index("idx_blob_references_digest", ("digest",)),),
     doc="What needs a blob; one without any is removed.",
+    imported=True,
 )
 BLOB_TABLES: Final = (BLOBS, BLOB_PARTS, BLOB_REFERENCES)
 

@@ -99,13 +99,17 @@ def test_keys_of_any_length(new_store: NewStore, request: pytest.FixtureRequest)
     assert rows(target, "SELECT name FROM state_documents") == [("two",)]
 
 
+#: Tables whose rows are imported in a way of their own.
+OWN_WAY = ("foreign_rows", "blob_references")
+
+
 def test_content_comes_with_an_imported_file(tmp_path: Path) -> None:
     """State of the other store, such as who may write to its bot, does not."""
-    imported = [table for table in SIDE_TABLES if table.imported and table.name != "foreign_rows"]
+    imported = [t for t in SIDE_TABLES if t.imported and t.name not in OWN_WAY]
     with SessionDB(tmp_path / "other.db") as other:
         other.create_session("漓江 1", "cli")
         for table in SIDE_TABLES:
-            if table.name != "foreign_rows":
+            if table.name not in OWN_WAY:
                 add_row(other, table, 1)
     with SessionDB(tmp_path / "here.db") as db:
         left_out = {row["table"] for row in import_database(db, tmp_path / "other.db")["left_out"]}
@@ -114,3 +118,21 @@ def test_content_comes_with_an_imported_file(tmp_path: Path) -> None:
     state = {t.name for t in SIDE_TABLES if not t.imported}
     assert state >= {"identities", "senders", "erasures"}
     assert state < left_out
+
+
+def test_blobs_come_with_an_imported_file(tmp_path: Path) -> None:
+    data = b"\x00\xff" * 400_000
+    with SessionDB(tmp_path / "other.db") as other:
+        digest = other.put_blob(data, namespace="checkpoints", key="漓江")
+        unused = other.put_blob(b"without a reference")
+        damaged = other.put_blob(b"damaged", namespace="checkpoints", key="lost")
+        sql = "DELETE FROM blob_parts WHERE digest = ?"
+        other.provider.write(lambda tx: tx.run(sql, (damaged,)))
+    with SessionDB(tmp_path / "here.db") as db:
+        for _ in range(2):
+            report = import_database(db, tmp_path / "other.db")
+            assert [damaged in problem for problem in report["damage"]] == [True]
+            assert not any("blob" in row["table"] for row in report["left_out"])
+        assert db.get_blob(digest) == data
+        assert [row["key"] for row in db.list_blob_references("checkpoints")] == ["漓江"]
+        assert db.get_blob_size(unused) is None

@@ -15,6 +15,7 @@ from hermes_sessions.storage.provider import (
     ReadTransaction,
     SessionDBProvider,
     WriteTransaction,
+    bulk_insert,
     placeholders,
 )
 
@@ -48,11 +49,11 @@ def is_any_id_taken(
     """
     if not ids or highest_id(tx, table) < ids[0]:
         return False
-    others, params = ("", ()) if beside is None else (" AND session_id <> ?", (beside,))
+    condition, params = ("1 = 1", ()) if beside is None else ("session_id <> ?", (beside,))
     for start in range(0, len(ids), _IDS_PER_QUERY):
         part = ids[start : start + _IDS_PER_QUERY]
         marks = placeholders(len(part))
-        sql = f"SELECT 1 FROM {table} WHERE id IN ({marks}){others} LIMIT 1"
+        sql = f"SELECT 1 FROM {table} WHERE id IN ({marks}) AND {condition} LIMIT 1"
         if tx.one(sql, (*part, *params)):
             return True
     return False
@@ -66,11 +67,8 @@ def reserve_ids(
     """
     if highest_id(tx, table) >= through:
         return
-    values = {"id": through, "session_id": session_id, **_PLACEHOLDERS[table]}
-    tx.run(
-        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({placeholders(len(values))})",
-        list(values.values()),
-    )
+    row = {"id": through, "session_id": session_id, **_PLACEHOLDERS[table]}
+    bulk_insert(tx, table, list(row), [tuple(row.values())])
     provider.after_explicit_ids(tx, table)
     tx.run(f"DELETE FROM {table} WHERE id = ?", (through,))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hermes_sessions.errors import ImportRefused, StoreCorrupt
+from hermes_sessions.errors import BlobDamaged, ImportRefused, NotFound, StoreCorrupt
 from hermes_sessions.model.ids import shortened_id
 from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions.storage import tables
@@ -25,6 +25,14 @@ from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.jsonl import Progress, Record
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories import topics
+from hermes_sessions.storage.repositories.blobs import (
+    MESSAGE,
+    NewBlob,
+    Reference,
+    add_references,
+    read_blob,
+    store_blob,
+)
 from hermes_sessions.storage.repositories.export_import import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
 from hermes_sessions.storage.sqlite.file_kind import (
@@ -70,7 +78,7 @@ from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
 from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
 from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
-from hermes_sessions.storage.tables import ALL_TABLES, ROUTING, USAGE, Table
+from hermes_sessions.storage.tables import ALL_TABLES, BLOB_TABLES, ROUTING, USAGE, Table
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -96,7 +104,9 @@ _COUNTED: Final = ("message_count", "tool_call_count")
 _SESSION_TABLES: Final = frozenset(table.name for table in ALL_TABLES if table.carried == "session")
 #: In a store of ours: tables that are imported, and those that are imported in a way of their own.
 _IMPORTED: Final = tuple(table for table in ALL_TABLES if table.imported)
-_OWN_WAY: Final = frozenset(("state_meta", "foreign_rows", "topic_modes", "topics"))
+_OWN_WAY: Final = frozenset(
+    ("state_meta", "foreign_rows", "topic_modes", "topics", *(table.name for table in BLOB_TABLES))
+)
 _COPIED_OF_OURS: Final = (
     _SESSION_TABLES | {table.name for table in _IMPORTED} | {"schema_version", "store_migrations"}
 )
@@ -254,6 +264,24 @@ class HermesDatabase:
                     values = routing_row(dict(zip(names, row, strict=True)))
                     if values is not None:
                         yield values
+
+    def blobs(self) -> Iterator[tuple[bytes, list[Reference]]]:
+        """Yield the blobs that something other than a message needs: messages bring theirs."""
+        if not self.is_ours:
+            return
+        names = ("digest", *Reference._fields)
+        owners: dict[str, list[Reference]] = {}
+        for digest, *reference in self._rows(
+            "blob_references", names, "WHERE kind <> ?", [MESSAGE]
+        ):
+            owners.setdefault(str(digest), []).append(Reference(*map(decoded, reference)))
+        for digest, references in owners.items():
+            try:
+                data = read_blob(ApswTransaction(self._connection), digest)
+            except (BlobDamaged, NotFound, *DAMAGE) as error:
+                self._report(f"blob {digest}: {error}")
+            else:
+                yield data, references
 
     # Sessions of the documented layouts
 
@@ -524,6 +552,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
             ("table_name", "row_key"),
             source.other_rows(),
         )
+        _add_blobs(db, source)
         for table in _IMPORTED:
             if table.name not in _OWN_WAY:
                 columns = [column.name for column in table.copied]
@@ -558,6 +587,19 @@ def _add_rows(
 
         added += db.provider.write(work)
     return added
+
+
+def _add_blobs(db: SessionDB, source: HermesDatabase) -> None:
+    for data, references in source.blobs():
+        blob = NewBlob(data)
+
+        def work(
+            tx: WriteTransaction, blob: NewBlob = blob, references: list[Reference] = references
+        ) -> None:
+            store_blob(tx, db.store, blob)
+            add_references(tx, db.store, [(reference, blob.digest) for reference in references])
+
+        db.provider.write(work)
 
 
 def _add_topics(db: SessionDB, source: HermesDatabase) -> int:

@@ -199,8 +199,8 @@ class _Table:
         while True:
             beyond, given = self._beyond(after) if after else ("1 = 1", [])
             with provider.read() as tx:
-                tail = f"{where} AND ({beyond}) ORDER BY {order} LIMIT {self.at_once}"
-                page = self._rows(tx, tail, [*params, *given])
+                tail = f"{where} AND ({beyond}) ORDER BY {order} LIMIT ?"
+                page = self._rows(tx, tail, [*params, *given, self.at_once])
             if not page:
                 return
             yield page
