@@ -82,6 +82,10 @@ def test_one_of_those_that_replace_the_end_succeeds(url: str) -> None:
         assert_summary_is_true(db, "s")
 
 
+@pytest.mark.fault(
+    "A process that replaces the end of a transcript is killed",
+    "The end is that of one round, whole, and the revision tells of which",
+)
 def test_a_process_that_is_killed_while_it_replaces_the_end(url: str, long_run: bool) -> None:
     """The end is that of one round, whole, and the revision tells whether it took place."""
     with SessionDB.from_url(url) as db:
