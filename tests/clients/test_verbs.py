@@ -19,6 +19,10 @@ RELEASE = "0.19.0"
 DIFFERENT = {
     ("rewind_to_message", "keys"): "ours follow theirs",
     ("release_compression_lock", ""): "ours says whether the caller held it",
+    ("delete_telegram_topic_binding", ""): "ours says whether there was one",
+    ("get_anchored_view", ".window"): "ours counts messages of the roles that are kept",
+    ("get_anchored_view", ".bookend_end"): "ours counts messages of the roles that are kept",
+    ("resolve_session_by_title", ""): "the latest activity wins, not the latest start",
     ("get_session", ".message_count"): "counters follow a rewind",
     ("get_session", ".tool_call_count"): "counters follow a rewind",
 }

@@ -423,8 +423,96 @@ def alternating() -> Iterator[Call]:
         yield call("get_messages_as_conversation", session_id)
 
 
+def handing_over() -> Iterator[Call]:
+    yield from said("a", "x", source="telegram", user_id="7")
+    yield from said("b", "x", source="telegram", user_id="7")
+    for session_id in ("a", "missing"):
+        yield call("get_handoff_state", session_id)
+        yield call("request_handoff", session_id, "telegram")
+    yield call("list_pending_handoffs")
+    for verb in ("claim_handoff", "claim_handoff", "complete_handoff"):
+        yield call(verb, "a")
+        yield call("get_handoff_state", "a")
+    yield call("request_handoff", "a", "slack")
+    yield call("fail_handoff", "a", "e" * 600)
+    yield call("get_handoff_state", "a")
+    chat = {"chat_id": 5, "user_id": "7"}
+    yield call("is_telegram_topic_mode_enabled", **chat)
+    yield call("enable_telegram_topic_mode", **chat, has_topics_enabled=True)
+    yield call("is_telegram_topic_mode_enabled", **chat)
+    yield call("is_telegram_topic_mode_enabled", chat_id="5", user_id="8")
+    topic = {"chat_id": "5", "thread_id": "9"}
+    bound = {**topic, "user_id": "7", "session_key": "k"}
+    for session_id in ("a", "missing"):
+        yield call("bind_telegram_topic", **bound, session_id=session_id)
+        yield call("is_telegram_session_linked_to_topic", session_id=session_id)
+        yield call("get_telegram_topic_binding_by_session", session_id=session_id)
+    yield call("bind_telegram_topic", **{**bound, "thread_id": "10"}, session_id="a")
+    yield call("get_telegram_topic_binding", **topic)
+    yield call("list_telegram_topic_bindings_for_chat", chat_id="5")
+    yield call("list_unlinked_telegram_sessions_for_user", chat_id="5", user_id="7")
+    yield call("delete_telegram_topic_binding", **topic)
+    yield call("get_telegram_topic_binding", **topic)
+    yield call("is_telegram_topic_mode_enabled", **chat)
+    for key, value in (("k", 5), ("k", "v")):
+        yield call("get_meta", key)
+        yield call("set_meta", key, value)
+    yield call("get_meta", "k")
+
+
+def finding() -> Iterator[Call]:
+    yield from said("a", "one", "two", "three pineapple", "four", "five")
+    yield from said("tip", "later", parent_session_id="a")
+    for window in (0, 1, 9):
+        yield call("get_messages_around", "a", 3, window=window)
+        yield call("get_anchored_view", "a", 3, window=window, bookend=1)
+    yield call("append_message", "a", "tool", "found", tool_name="grep", tool_call_id="c1")
+    for text in ("six", "seven", ""):
+        yield call("append_message", "a", "assistant", text)
+    for window in (1, 2, 3):
+        for message_id in (5, 7, 8):
+            yield call("get_messages_around", "a", message_id, window=window)
+            yield call("get_anchored_view", "a", message_id, window=window, bookend=2)
+            yield call("get_anchored_view", "a", message_id, window=window, keep_roles=None)
+    for session_id, message_id in (("a", 999), ("missing", 1)):
+        yield call("get_messages_around", session_id, message_id)
+        yield call("get_anchored_view", session_id, message_id)
+    yield call("search_sessions")
+    yield call("search_sessions", source="cli", limit=1)
+    for query in ("", "nothing"):
+        yield call("search_messages", query)
+    for prefix in ("a", "ti", "missing"):
+        yield call("resolve_session_id", prefix)
+    yield call("set_session_title", "a", "Plan")
+    yield call("set_session_title", "tip", "Plan #2")
+    for title in ("Plan", "Plan #2", "plan", "nothing"):
+        yield call("resolve_session_by_title", title)
+        yield call("get_next_title_in_lineage", title)
+    yield call("clear_messages", "a")
+    yield call("get_session", "a")
+    yield call("get_messages", "a", include_inactive=True)
+    yield call("export_all")
+    yield call("delete_session", "missing")
+    yield call("prune_empty_ghost_sessions")
+    yield call("finalize_orphaned_compression_sessions")
+    yield call("maybe_auto_prune_and_vacuum")
+    yield call("maybe_auto_prune_and_vacuum")
+
+
 SUBJECTS: tuple[Callable[[], Iterator[Call]], ...] = (
-    *(creating, messages, rewinding, compacting, lineage, chats, usage, pruning, alternating),
+    *(
+        creating,
+        messages,
+        rewinding,
+        compacting,
+        lineage,
+        chats,
+        usage,
+        pruning,
+        alternating,
+        handing_over,
+        finding,
+    ),
 )
 
 

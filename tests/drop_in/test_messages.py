@@ -168,6 +168,7 @@ class TestReading:
         around = db.get_messages_around("s", db.get_messages("s")[1]["id"], window=1)
         assert texts(around["window"]) == ["0", "1", "2"]
         assert keys(around["window"][0]) == MESSAGE_KEYS
+        assert (around["messages_before"], around["messages_after"]) == (1, 1), "in the window"
         view = db.get_anchored_view("s", db.get_messages("s")[3]["id"], window=0, bookend=1)
         assert texts(view["bookend_start"]) == ["0"]
         assert keys(view["bookend_start"][0]) == MESSAGE_KEYS

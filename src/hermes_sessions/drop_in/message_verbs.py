@@ -12,7 +12,6 @@ from hermes_sessions.drop_in.shapes import (
     in_force,
     message_dict,
     message_dicts,
-    reshaped,
     session_dict,
     window_dict,
 )
@@ -136,8 +135,27 @@ class MessageVerbs(Facade):
             )
         )
 
-    get_messages_around = reshaped(Facade.get_messages_around, window_dict)
-    get_anchored_view = reshaped(Facade.get_anchored_view, window_dict)
+    def get_messages_around(
+        self, session_id: str, around_message_id: int, window: int = 5, **options: Any
+    ) -> Any:
+        """Return a window of messages with the keys of schema 22."""
+        found = super().get_messages_around(session_id, around_message_id, window, **options)
+        return window_dict(found, around_message_id)
+
+    def get_anchored_view(
+        self,
+        session_id: str,
+        around_message_id: int,
+        window: int = 5,
+        bookend: int = 3,
+        keep_roles: Sequence[str] | None = ("user", "assistant"),
+        **options: Any,
+    ) -> Any:
+        """Return a window and the edges of the session, with the keys of schema 22."""
+        found = super().get_anchored_view(
+            session_id, around_message_id, window, bookend, keep_roles, **options
+        )
+        return window_dict(found, around_message_id)
 
     def get_messages_as_conversation(
         self,

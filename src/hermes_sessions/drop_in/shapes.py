@@ -141,12 +141,19 @@ def message_dicts(records: Iterable[Mapping[str, Any]]) -> list[Record]:
     return [message_dict(record) for record in records]
 
 
-def window_dict(window: Mapping[str, Any]) -> Record:
-    """Return a window of messages, with `message_dict` of each."""
-    return {
+def window_dict(window: Mapping[str, Any], anchor_id: int) -> Record:
+    """Return a window of messages around one of them, with `message_dict` of each. Hermes counts
+    the messages of the window before and after the anchor, not those beyond it.
+    """
+    shaped: Record = {
         name: message_dicts(value) if isinstance(value, list) else value
         for name, value in window.items()
     }
+    ids = [message["id"] for message in shaped["window"]]
+    if anchor_id in ids:
+        shaped["messages_before"] = ids.index(anchor_id)
+        shaped["messages_after"] = len(ids) - 1 - shaped["messages_before"]
+    return shaped
 
 
 def in_force(records: Iterable[Mapping[str, Any]]) -> list[Record]:
