@@ -62,6 +62,7 @@ EXCEPTIONS = {
     "hermes_sessions.storage.sqlite.upgrade.layout:_drop_column": "a declared column",
     "hermes_sessions.storage.sqlite.upgrade.layout:_set_aside": "a declared column",
     "hermes_sessions.storage.sqlite.upgrade.sessions:fill_summaries": "names of our columns",
+    "hermes_sessions.storage.sqlite.provider:require_level": "a number, as pragmas require",
     "hermes_sessions.storage.sqlite.sqlite3_lock:_begin": "a number: a pragma takes no parameter",
     "hermes_sessions.storage.transfer.side_rows:_remove_parts": "names of tables in a constant",
     "hermes_sessions.storage.transfer.side_rows:_lane_rows": "names of tables in a constant",

@@ -177,8 +177,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     "An earlier version opens a store that has attachments",
     "It is refused in words; without attachments, it keeps working",
 )
-def test_an_earlier_version(url: str, tmp_path: Path) -> None:
-    earlier = unpack("0.1.0", tmp_path / "releases")
+@pytest.mark.parametrize("release", ["0.1.0", "0.2.0"])
+def test_an_earlier_version(url: str, tmp_path: Path, release: str) -> None:
+    earlier = unpack(release, tmp_path / "releases")
     with SessionDB.from_url(url) as db:
         db.create_session("s", "cli")
         db.append_message("s", "user", "hello")
