@@ -19,6 +19,7 @@ import hermes_sessions
 import hermes_state
 from hermes_sessions import errors
 from hermes_state import SessionDB
+from tests.drop_in.usage import require_usage
 
 
 @pytest.fixture(autouse=True)
@@ -410,6 +411,9 @@ class TestRawSQL:
             {"role": "assistant", "n": 1},
             {"role": "user", "n": 1},
         ]
+
+    def test_usage_has_the_names_of_hermes_agent(self, db: SessionDB) -> None:
+        require_usage(db)
 
     def test_days(self, db: SessionDB) -> None:
         rows = db._conn.execute(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -53,46 +54,33 @@ def interpreter(release: str) -> Path:
     return python
 
 
-class Client:
-    """A client at work in a terminal, in a process in which our store is written, too."""
+class InteractiveClient:
+    """A client at work in a terminal."""
 
-    def __init__(self, release: str, whose: str, home: Path, base_url: str) -> None:
-        """*whose* ``hermes_state`` the client has: ours or theirs."""
-        model = {"default": "fake", "provider": "custom", "base_url": base_url, "api_key": "x"}
-        config = {"model": {**model, "context_length": 200_000}}
-        (home / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
+    def __init__(
+        self, command: Sequence[str | Path], place: Path, environ: Mapping[str, str], *given: int
+    ) -> None:
+        """Run *command* in the directory *place*; *given* are descriptors that it inherits."""
         ours, theirs = pty.openpty()
-        self._acknowledged, writing = os.pipe()
         self._process = subprocess.Popen(
-            [interpreter(release), PROGRAM, SOURCES, whose, str(writing), "chat"],
-            cwd=home,
-            env={
-                "HERMES_HOME": str(home),
-                "HOME": str(home),
-                "PATH": os.environ["PATH"],
-                "TERM": "xterm",
-            },
+            command,
+            cwd=place,
+            env=environ,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            pass_fds=[writing],
+            pass_fds=given,
             start_new_session=True,
         )
         os.close(theirs)
-        os.close(writing)
         self._terminal = ours
         self._seen = b""
-        self._stored = b""
         self.wait_for(_WAITS)
 
-    def say(self, text: str, answer: bytes) -> None:
-        """Type something; wait for the answer, for the end of the turn, and until what was written
-        beside it afterwards is acknowledged.
-        """
+    def ask(self, text: str, answer: bytes) -> None:
+        """Type something; wait for the answer, and for the end of the turn."""
         self.type(text)
         self.wait_for(answer + _WAITS)
-        self.acknowledged()
-        self.acknowledged(2)
 
     def type(self, text: str) -> None:
         """Type a line."""
@@ -122,21 +110,6 @@ class Client:
         self._seen += read
         return bool(read)
 
-    def acknowledged(self, more: int = 0) -> list[str]:
-        """Return what was acknowledged beside the client, after waiting for some more."""
-        wanted = self._stored.count(b"\n") + more
-        while True:
-            patience = PATIENCE if self._stored.count(b"\n") < wanted else 0.0
-            if not select.select([self._acknowledged], [], [], patience)[0]:
-                break
-            read = os.read(self._acknowledged, 65536)
-            if not read:
-                break
-            self._stored += read
-        numbers = self._stored.decode().splitlines()
-        assert len(numbers) >= wanted, f"nothing was stored any more after {numbers[-1:]}"
-        return numbers
-
     def kill(self) -> None:
         """End it without a chance to do anything."""
         with suppress(ProcessLookupError):
@@ -157,4 +130,51 @@ class Client:
     def __exit__(self, *_exc: object) -> None:
         self.kill()
         os.close(self._terminal)
+
+
+class Client(InteractiveClient):
+    """A client in a process in which our store is written, too."""
+
+    def __init__(self, release: str, whose: str, home: Path, base_url: str) -> None:
+        """*whose* ``hermes_state`` the client has: ours or theirs."""
+        model = {"default": "fake", "provider": "custom", "base_url": base_url, "api_key": "x"}
+        config = {"model": {**model, "context_length": 200_000}}
+        (home / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
+        self._stored = b""
+        self._acknowledged, writing = os.pipe()
+        environ = {
+            "HERMES_HOME": str(home),
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "TERM": "xterm",
+        }
+        command = [interpreter(release), PROGRAM, SOURCES, whose, str(writing), "chat"]
+        try:
+            super().__init__(command, home, environ, writing)
+        finally:
+            os.close(writing)
+
+    def say(self, text: str, answer: bytes) -> None:
+        """Ask something, and wait until what was written beside it afterwards is acknowledged."""
+        self.ask(text, answer)
+        self.acknowledged()
+        self.acknowledged(2)
+
+    def acknowledged(self, more: int = 0) -> list[str]:
+        """Return what was acknowledged beside the client, after waiting for some more."""
+        wanted = self._stored.count(b"\n") + more
+        while True:
+            patience = PATIENCE if self._stored.count(b"\n") < wanted else 0.0
+            if not select.select([self._acknowledged], [], [], patience)[0]:
+                break
+            read = os.read(self._acknowledged, 65536)
+            if not read:
+                break
+            self._stored += read
+        numbers = self._stored.decode().splitlines()
+        assert len(numbers) >= wanted, f"nothing was stored any more after {numbers[-1:]}"
+        return numbers
+
+    def __exit__(self, *_exc: object) -> None:
+        super().__exit__(*_exc)
         os.close(self._acknowledged)

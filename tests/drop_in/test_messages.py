@@ -337,6 +337,9 @@ class TestExport:
             ["s"],
         )
         assert texts(db.get_messages("copy")) == ["hi"]
+        sparse = {"id": "sparse", "source": "cli", "messages": [{"role": "user", "content": "x"}]}
+        assert db.import_sessions([sparse])["imported_ids"] == ["sparse"]
+        assert [each["content"] for each in db.get_messages("sparse")] == ["x"]
         bad = db.import_sessions([{"id": "x"}, {"id": "", "source": "cli"}])
         assert (bad["ok"], bad["imported"]) == (False, 0)
         assert {"index", "error"} <= set(bad["errors"][0])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hermes_state
+from tests.drop_in.usage import require_usage
 from tests.servers.stores import Place
 
 
@@ -71,6 +72,11 @@ def test_messages_renew_the_time_of_that_file(home: Path) -> None:
         assert file.stat().st_mtime > 1
         file.unlink()
         assert db.append_message("s", "user", "there") > 0
+
+
+def test_usage_has_the_names_of_hermes_agent(home: Path) -> None:
+    with closing(hermes_state.SessionDB(home / "state.db")) as db:
+        require_usage(db)
 
 
 def test_a_server_that_does_not_answer(home: Path) -> None:

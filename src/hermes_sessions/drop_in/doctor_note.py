@@ -31,7 +31,8 @@ def _state() -> str:
         try:
             described = db.describe()
             where = described.get("path") or described.get("location")
-            return f"✓ {described['provider']}: {where} ({db.session_count()} sessions)"
+            count = db.session_count(include_archived=True)
+            return f"✓ {described['provider']}: {where} ({count} session{'s' * (count != 1)})"
         finally:
             db.close()
     except (HermesSessionsError, OSError) as error:

@@ -318,14 +318,19 @@ class MessageVerbs(Facade):
         }
 
     def import_sessions(self, sessions: Any, **options: Any) -> Any:
-        """Store exported sessions; ids that exist count as skipped.
+        """Store exported sessions; ids that exist count as skipped. A session without a start
+        starts now.
 
         Raises:
             InvalidInput: it is not a list.
         """
         if not isinstance(sessions, list):
             raise InvalidInput(f"Sessions to import must be a list, not {type(sessions).__name__}.")
-        report = super().import_sessions(sessions, **options)
+        now = self.store.clock()
+        started = [
+            {**each, "started_at": now} if _has_no_start(each) else each for each in sessions
+        ]
+        report = super().import_sessions(started, **options)
         conflicts = [conflict["id"] for conflict in report["conflicts"]]
         return report | {
             "skipped": report["skipped"] + len(conflicts),
@@ -368,3 +373,7 @@ def _preview(content: Any) -> str:
     if not text and isinstance(content, (list, dict)):
         return "[multimodal content]"
     return text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 3]}..."
+
+
+def _has_no_start(session: Any) -> bool:
+    return isinstance(session, Mapping) and session.get("started_at") is None

@@ -132,7 +132,9 @@ class SessionDB(SessionVerbs, MessageVerbs):
         statements = self.provider.raw_sql()
         if statements is None:
             raise AttributeError(f"{self.provider.name} runs no SQL of callers")
-        return statements
+        from hermes_sessions.drop_in.raw_usage import UsageStatements
+
+        return UsageStatements(statements, is_file=self.provider.is_file)
 
     def _execute_write(self, fn: Callable[[RawConnection], T]) -> T:
         """Run *fn* with a connection-like object in one transaction."""
