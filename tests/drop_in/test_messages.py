@@ -76,6 +76,16 @@ class TestAppending:
         assert (second["api_content"], third["api_content"]) == (None, "sent")
         assert db.has_platform_message_id("s", 77)  # type: ignore[arg-type]
 
+    def test_an_id_that_is_too_long_for_an_index(self, db: SessionDB) -> None:
+        """The message is stored all the same, and found by its id."""
+        long = f"<{'m' * 300}@mail.example>"
+        db.append_message("s", "user", "x", platform_message_id=long)
+        db.replace_messages("s", [*db.get_messages("s"), {"role": "user", "message_id": "ü" * 200}])
+        assert db.has_platform_message_id("s", long)
+        assert db.has_platform_message_id("s", "ü" * 200)
+        assert not db.has_platform_message_id("s", long[:-1])
+        assert not db.has_platform_message_id("s", None)
+
     def test_without_a_role_or_a_session(self, db: SessionDB) -> None:
         for session_id, role in (("s", None), ("missing", "user")):
             with pytest.raises(sqlite3.IntegrityError):

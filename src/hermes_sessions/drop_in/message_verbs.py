@@ -12,6 +12,7 @@ from hermes_sessions.drop_in.shapes import (
     in_force,
     message_dict,
     message_dicts,
+    platform_id,
     session_dict,
     window_dict,
 )
@@ -87,6 +88,10 @@ class MessageVerbs(Facade):
             **given,
             **options,
         )
+
+    def has_platform_message_id(self, session_id: str, platform_message_id: Any) -> bool:
+        """Return whether a session has a message with this id of its messenger."""
+        return super().has_platform_message_id(session_id, platform_id(platform_message_id) or "")
 
     def replace_messages(
         self,

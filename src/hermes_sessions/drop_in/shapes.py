@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
+
 Record = dict[str, Any]
 
 #: Columns of ``sessions`` in schema 22.
@@ -181,12 +183,25 @@ def given_message(message: Mapping[str, Any]) -> Record:
         value = given.pop(alias)
         if given.get(name) is None:
             given[name] = value
-    platform_id = given["platform_message_id"]
-    given["platform_message_id"] = None if platform_id is None else str(platform_id)
+    given["platform_message_id"] = platform_id(given["platform_message_id"])
     given["timestamp"] = time_of(given.get("timestamp"))
     if not isinstance(given.get("api_content"), str):
         given["api_content"] = None
     return given
+
+
+def platform_id(value: object) -> str | None:
+    """Return a messenger's id of a message as text; one that is too long for an index, such as that
+    of some mails, by its digest.
+    """
+    if value is None:
+        return None
+    text = str(value)
+    if stored_length(text) <= MAX_ID_LENGTH:
+        return text
+    import hashlib  # It loads a large library, and hardly any id is that long.
+
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def time_of(value: Any) -> float | None:
