@@ -326,9 +326,13 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.remove_tags`."""
         return await self._call(self._db.remove_tags, session_id, tags)
 
-    async def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+    async def set_tags(
+        self, session_id: str, tags: Iterable[str], *, expected_revision: int | None = None
+    ) -> list[str]:
         """See `SessionDB.set_tags`."""
-        return await self._call(self._db.set_tags, session_id, tags)
+        return await self._call(
+            self._db.set_tags, session_id, tags, expected_revision=expected_revision
+        )
 
     async def list_tags(self, *, scope: Scope = OWNER) -> dict[str, int]:
         """See `SessionDB.list_tags`."""

@@ -575,9 +575,15 @@ class SessionDB:
         """
         return self._labels.remove_tags(session_id, tags)
 
-    def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
-        """Replace all tags of a session, like `add_tags`; return them, sorted."""
-        return self._labels.set_tags(session_id, tags)
+    def set_tags(
+        self, session_id: str, tags: Iterable[str], *, expected_revision: int | None = None
+    ) -> list[str]:
+        """Replace all tags of a session, like `add_tags`; return them, sorted.
+
+        Raises:
+            RevisionConflict: the session is not at *expected_revision*.
+        """
+        return self._labels.set_tags(session_id, tags, expected_revision=expected_revision)
 
     def list_tags(self, *, scope: Scope = OWNER) -> dict[str, int]:
         """Return each tag and how many sessions have it, the most frequent first."""

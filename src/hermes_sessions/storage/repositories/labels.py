@@ -62,10 +62,12 @@ class Labels:
 
         return decode_metadata(self._change(session_id, "metadata", merged, expected_revision))
 
-    def set_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
+    def set_tags(
+        self, session_id: str, tags: Iterable[str], *, expected_revision: int | None
+    ) -> list[str]:
         """See `SessionDB.set_tags`."""
         wanted = labels.normalize_tags(tags)
-        return self._change_tags(session_id, lambda _: wanted)
+        return self._change_tags(session_id, lambda _: wanted, expected_revision)
 
     def add_tags(self, session_id: str, tags: Iterable[str]) -> list[str]:
         """See `SessionDB.add_tags`."""
@@ -92,12 +94,15 @@ class Labels:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def _change_tags(
-        self, session_id: str, changed: Callable[[list[str]], Iterable[str]]
+        self,
+        session_id: str,
+        changed: Callable[[list[str]], Iterable[str]],
+        expected_revision: int | None = None,
     ) -> list[str]:
         def column(stored: str | None) -> str | None:
             return labels.tags_text(labels.normalize_tags(changed(decode_tags(stored))))
 
-        return decode_tags(self._change(session_id, "tags", column))
+        return decode_tags(self._change(session_id, "tags", column, expected_revision))
 
     def _change(
         self,

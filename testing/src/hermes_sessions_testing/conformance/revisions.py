@@ -31,6 +31,7 @@ CHANGES: dict[str, Change] = {
     "compact": lambda db, _, **seen: db.archive_and_compact("s", [NEW], **seen),
     "compact to nothing": lambda db, _, **seen: db.archive_and_compact("s", [], **seen),
     "rewind": lambda db, first, **seen: db.rewind_to_message("s", first, **seen),
+    "tags": lambda db, _, **seen: db.set_tags("s", ["new"], **seen),
     "metadata": lambda db, _, **seen: db.set_metadata("s", {"a": 1}, **seen),
     "a part of the metadata": lambda db, _, **seen: db.update_metadata("s", {"a": 1}, **seen),
     "title": lambda db, _, **seen: db.set_session_title("s", "new", **seen),
