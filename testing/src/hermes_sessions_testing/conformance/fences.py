@@ -33,6 +33,10 @@ CHANGES: dict[str, Change] = {
     "replace": lambda db, _, fence: db.replace_messages(
         "s", [{"role": "user", "content": "x"}], fence=fence
     ),
+    "replace what is in force": lambda db, _, fence: db.replace_messages(
+        "s", [], active_only=True, fence=fence
+    ),
+    "compact": lambda db, _, fence: db.archive_and_compact("s", [], fence=fence),
     "clear": lambda db, _, fence: db.clear_messages("s", fence=fence),
     "soft clear": lambda db, _, fence: db.clear_messages("s", soft=True, fence=fence),
     "pop": lambda db, _, fence: db.pop_message("s", fence=fence),
