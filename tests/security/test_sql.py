@@ -49,6 +49,7 @@ EXCEPTIONS = {
     "hermes_sessions.storage.postgresql.message_append:statement": "numbers of parameters",
     "hermes_sessions.storage.repositories.stale_sessions:settled_rows": "a query of constants",
     "hermes_sessions.storage.repositories.derived_columns:_rows": "a query of constants",
+    "hermes_sessions.storage.repositories.transcripts:_rows": "a query of constants",
     "hermes_sessions.storage.servers.unit_of_work:noted": "a mark of ours is hexadecimal; a number",
     "hermes_sessions.storage.sqlite.table_ddl:_create": "declarations of tables.py",
     "hermes_sessions.storage.sqlite.table_ddl:step": "declarations of tables.py",

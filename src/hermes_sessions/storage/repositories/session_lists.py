@@ -284,11 +284,11 @@ class SessionLists:
         return int(row[0] or 0) if row else 0
 
     def _count_of_all_messages(self, session_id: str | None) -> int:
-        of_session, params = ("AND s.id = ?", [session_id]) if session_id else ("", [])
+        condition, params = ("s.id = ?", [session_id]) if session_id else ("1 = 1", [])
         with self._store.provider.read() as tx:
             row = tx.one(
                 f"SELECT COUNT(*) FROM messages m JOIN sessions s ON s.id = m.session_id "
-                f"WHERE s.{VISIBLE} {of_session}",
+                f"WHERE s.{VISIBLE} AND {condition}",
                 params,
             )
         return int(row[0]) if row else 0
