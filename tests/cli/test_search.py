@@ -73,7 +73,7 @@ def test_quotes_that_the_shell_took_off_keep_a_phrase_together(hermes: Hermes) -
         (["search", "token", "--model", "hermes"], [16, 15]),
         (["search", "part", "--since", "3d", "--sort", "oldest"], [7, 8, 9]),
         (["search", "part", "--until", "2025-03-02", "--sort", "newest"], [6, 5, 4]),
-        (["search", "part", "--since", "2025-03-02", "--until", "1d", "--limit", "2"], [9, 7]),
+        (["search", "part", "--since", "2025-03-02", "--until", "1d", "--limit", "2"], [9, 8]),
         (["search", "token", "--session", AUTH], [16, 15]),
         (["search", "token", "--session", "20250305_0915"], [16, 15]),
         (["search", "token", "--session", "refactoring auth"], [16, 15]),

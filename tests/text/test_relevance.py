@@ -64,6 +64,12 @@ def test_a_match_lifts_the_messages_around_it() -> None:
     assert points[1] > points[3] > points[2]
 
 
+def test_a_session_that_repeats_a_word_does_not_lift_itself() -> None:
+    noise = [match("kettle", session="noise", ordinal=n) for n in range(3)]
+    points = scores([*noise, match("kettle", session="quiet", ordinal=7)], wanted("kettle"))
+    assert len(set(points)) == 1
+
+
 @pytest.mark.parametrize(
     ("query", "first"),
     [

@@ -32,11 +32,12 @@ BACKGROUND_SOURCES: Final = frozenset({"cron", "tool", "subagent"})
 _BACKGROUND_COST: Final = 1.0
 _RECENCY: Final = 0.3
 _RECENCY_DAYS: Final = 30.0
-#: The share of its score that a match adds to the message after it, to the one before it, and to
-#: those two places away; and the share of the best score of a session that all its matches get.
-_TO_NEXT: Final = 0.4
-_TO_PREVIOUS: Final = 0.3
-_TWO_AWAY: Final = 0.25
+#: What a match adds to the message after it, to the one before it and to those two places away, as
+#: a share of its score for words that they lack; and the share of the best score of a session that
+#: all its matches get.
+_TO_NEXT: Final = 0.5
+_TO_PREVIOUS: Final = 0.4
+_TWO_AWAY: Final = 0.3
 _TO_SESSION: Final = 0.25
 #: For a question: what a match loses that is a question, too, and what a match gains that has a
 #: time where the question asks for one.
@@ -195,16 +196,20 @@ def scores(
     ]
     pairs = _neighbours(wanted)
     titles: dict[str, float] = {}
-    bases = []
+    bases: list[float] = []
+    parts: list[list[float]] = []
     for match, row in zip(matches, counts, strict=True):
         length = _K1 * (1 - _B + _B * len(match.folded) / average)
-        score = sum(
+        part = [
             weight * number * (_K1 + 1) / (number + length)
-            for weight, number in zip(weights, row, strict=True)
+            + _COVERAGE * min(1.0, number) / len(wanted)
             if number
-        )
+            else 0.0
+            for weight, number in zip(weights, row, strict=True)
+        ]
+        parts.append(part)
+        score = sum(part)
         if wanted:
-            score += _COVERAGE * sum(min(1.0, number) for number in row) / len(wanted)
             if match.title not in titles:
                 titles[match.title] = _share(counters, match.title)
             score += _TITLE * titles[match.title]
@@ -218,34 +223,38 @@ def scores(
             score += _HAS_TIME
         bases.append(score)
     newest = max(match.timestamp for match in matches)
+    around = _surroundings(matches, bases, parts)
     # Rounded, so that floating-point differences between machines do not change the order.
     return [
-        round(base + around + _prior(match, newest), 9)
-        for match, base, around in zip(matches, bases, _surroundings(matches, bases), strict=True)
+        round(bases[i] + around[i] + _prior(match, newest), 9) for i, match in enumerate(matches)
     ]
 
 
-def _surroundings(matches: Sequence[Match], bases: Sequence[float]) -> list[float]:
-    """Return what each match gains from the matches around it and from its session."""
-    at = {
-        (match.session_id, match.ordinal): base for match, base in zip(matches, bases, strict=True)
-    }
+def _surroundings(
+    matches: Sequence[Match], bases: Sequence[float], parts: Sequence[Sequence[float]]
+) -> list[float]:
+    """Return what each match gains from the matches around it and from its session.
+
+    A match gains from others only for words that it lacks, so that a session which repeats one
+    word does not lift itself.
+    """
+    places = {(match.session_id, match.ordinal): i for i, match in enumerate(matches)}
     best: dict[str, float] = {}
     for match, base in zip(matches, bases, strict=True):
         best[match.session_id] = max(best.get(match.session_id, 0.0), base)
-    result = []
-    for match in matches:
-        session_id, ordinal = match.session_id, match.ordinal
-        before, after = at.get((session_id, ordinal - 1), 0.0), at.get((session_id, ordinal + 1), 0)
-        further = max(
-            at.get((session_id, ordinal - 2), 0.0), at.get((session_id, ordinal + 2), 0.0), 0.0
-        )
-        result.append(
-            max(_TO_NEXT * before, _TO_PREVIOUS * after, 0.0)
-            + _TWO_AWAY * further
-            + _TO_SESSION * best[session_id]
-        )
-    return result
+
+    def gain(match: Match, own: Sequence[float], distance: int) -> float:
+        other = places.get((match.session_id, match.ordinal + distance))
+        if other is None:
+            return 0.0
+        return sum(part for part, mine in zip(parts[other], own, strict=True) if not mine)
+
+    return [
+        max(_TO_NEXT * gain(match, own, -1), _TO_PREVIOUS * gain(match, own, 1))
+        + _TWO_AWAY * max(gain(match, own, -2), gain(match, own, 2))
+        + _TO_SESSION * best[match.session_id]
+        for match, own in zip(matches, parts, strict=True)
+    ]
 
 
 def _prior(match: Match, newest: float) -> float:
