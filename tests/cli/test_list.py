@@ -1,9 +1,17 @@
 """hermes sessions list."""
 
+import inspect
+import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.cli.session_list import print_sessions
+from hermes_sessions.cli.sessions.list import list_sessions
 from tests.cli.harness import NOW, Hermes, Result
 from tests.cli.sample_store import (
     ARCHIVED,
@@ -16,6 +24,7 @@ from tests.cli.sample_store import (
     SUBAGENT,
     TOOL,
     WEATHER,
+    label,
 )
 
 
@@ -100,3 +109,134 @@ def test_what_other_programs_changed_is_listed_at_once(hermes: Hermes) -> None:
         connection.execute("UPDATE messages SET timestamp = '2001-02-03T04:05:07'")
     [listed] = hermes.call("sessions", "list", "--json").json["sessions"]
     assert (listed["preview"], listed["last_active"]) == ("After", 981173107.0)
+
+
+# ── without options, no parser is loaded ──────────────────────────────────────────────────────
+
+PLAIN = ("sessions", "list")
+PARSED = ("sessions", "list", "--limit", "20")
+
+
+def test_without_options_every_default_is_the_declared_one() -> None:
+    declared = list_sessions.make_context("list", [], obj=None).params
+    used = inspect.signature(print_sessions).parameters
+    assert used["limit"].default == declared["limit"]
+    own = {name for name in used if name in declared} - {"limit"}
+    assert own == {"source", "everything", "by_start", "user", "archived", "pinned", "children"}
+    assert {name: used[name].default for name in own} == {name: declared[name] for name in own}
+    selected = used["selection"].default._asdict()
+    assert selected == {name: declared[name] for name in selected}
+    # The rest: given as times, and the two that every command has.
+    assert declared.keys() - own - selected.keys() == {
+        "limit",
+        "since",
+        "until",
+        "as_json",
+        "plain",
+    }
+
+
+def nothing(_home: Path) -> None:
+    pass
+
+
+def no_store(home: Path) -> None:
+    (home / "state.db").unlink()
+
+
+def no_home(home: Path) -> None:
+    no_store(home)
+    home.rmdir()
+
+
+def empty_store(home: Path) -> None:
+    no_store(home)
+    SessionDB(home / "state.db").close()
+
+
+def damaged_store(home: Path) -> None:
+    (home / "state.db").write_text("not a database, but long enough to look at " * 100)
+
+
+def store_is_a_directory(home: Path) -> None:
+    no_store(home)
+    (home / "state.db").mkdir()
+
+
+def labels(home: Path) -> None:
+    with SessionDB(home / "state.db", clock=lambda: NOW) as db:
+        label(db)
+
+
+def many_sessions(home: Path) -> None:
+    with SessionDB(home / "state.db", clock=lambda: NOW) as db:
+        for number in range(30):
+            db.create_session(f"more{number}", "cli", started_at=NOW + number)
+        db.create_session("odd \x1b[31m", "tool")
+        db.set_session_title("more3", "Gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n 日本語 👍🏽")
+
+
+def warning_in_settings(home: Path) -> None:
+    (home / "config.yaml").write_text("sessiondb:\n  providr: sqlite\n")
+
+
+def wrong_settings(home: Path) -> None:
+    (home / "config.yaml").write_text("sessiondb:\n  provider: [\n")
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        nothing,
+        no_store,
+        no_home,
+        empty_store,
+        damaged_store,
+        store_is_a_directory,
+        labels,
+        many_sessions,
+        warning_in_settings,
+        wrong_settings,
+    ],
+)
+@pytest.mark.parametrize(
+    "environ", [{}, {"COLUMNS": "60"}, {"COLUMNS": "120", "NO_COLOR": "1"}], ids=str
+)
+def test_without_options_it_prints_what_the_parsed_command_prints(
+    filled: Hermes, arrange: Callable[[Path], None], environ: dict[str, str]
+) -> None:
+    arrange(filled.home)
+    plain = filled.call(*PLAIN, environ=environ)
+    assert plain == filled.call(*PARSED, environ=environ)
+    assert plain.out or plain.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_without_options_a_process_prints_the_same_bytes(filled: Hermes, encoding: str) -> None:
+    def output(arguments: tuple[str, ...]) -> tuple[int, bytes | str, bytes | str]:
+        process = filled.start(*arguments, encoding=None, environ={"PYTHONIOENCODING": encoding})
+        out, err = process.communicate()
+        return process.returncode, out, err
+
+    assert output(PLAIN) == output(PARSED)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_without_options_it_fails_as_the_parsed_command_fails(filled: Hermes) -> None:
+    def on_full_disk(arguments: tuple[str, ...]) -> tuple[int, str]:
+        with Path("/dev/full").open("w") as full:
+            process = filled.start(*arguments, stdout=full)
+            _, err = process.communicate()
+        return process.returncode, err
+
+    def into_closed_pipe(arguments: tuple[str, ...]) -> tuple[int, str]:
+        read, write = os.pipe()
+        os.close(read)
+        process = filled.start(*arguments, stdout=write)
+        os.close(write)
+        _, err = process.communicate()
+        return process.returncode, err
+
+    assert on_full_disk(PLAIN) == on_full_disk(PARSED)
+    assert on_full_disk(PLAIN)[0] == 1
+    assert into_closed_pipe(PLAIN) == into_closed_pipe(PARSED) == (141, "")

@@ -62,30 +62,15 @@ def run(
 
 
 def _run(arguments: Sequence[str], console: Console | None) -> int:
-    import click
-
-    from hermes_sessions.cli.chat.arguments import as_chat
     from hermes_sessions.cli.console import Console, show_library_warnings
-    from hermes_sessions.cli.root import COMMANDS, hermes
     from hermes_sessions.errors import HermesSessionsError
 
     console = console or Console()
-    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    arguments = as_chat(arguments, COMMANDS, on_terminal=on_terminal)
     try:
-        with (
-            show_library_warnings(console),
-            hermes.make_context(_program_name(), arguments, obj=console) as context,
-        ):
-            hermes.invoke(context)
+        with show_library_warnings(console):
+            code = _run_command(arguments, console)
             sys.stdout.flush()
-    except click.exceptions.Exit as end:
-        sys.stdout.flush()
-        return end.exit_code
-    except click.UsageError as error:
-        hint = f" Try '{error.ctx.command_path} --help'." if error.ctx else ""
-        _report(console, error.format_message() + hint)
-        return USAGE
+            return code
     except HermesSessionsError as error:
         _report(console, str(error))
         return error.exit_code
@@ -96,6 +81,35 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
         name = "standard output" if _output_is_lost() else error.filename
         _report(console, f"{f'{name}: ' if name else ''}{error.strerror or error}.")
         return REFUSED
+
+
+def _run_command(arguments: Sequence[str], console: Console) -> int:
+    """Run the command; the list of sessions without importing click, if it has no options."""
+    if list(arguments) != ["sessions", "list"]:
+        return _run_parsed(arguments, console)
+    from hermes_sessions.cli.session_list import print_sessions
+
+    print_sessions(console)
+    return DONE
+
+
+def _run_parsed(arguments: Sequence[str], console: Console) -> int:
+    import click
+
+    from hermes_sessions.cli.chat.arguments import as_chat
+    from hermes_sessions.cli.root import COMMANDS, hermes
+
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    arguments = as_chat(arguments, COMMANDS, on_terminal=on_terminal)
+    try:
+        with hermes.make_context(_program_name(), arguments, obj=console) as context:
+            hermes.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        hint = f" Try '{error.ctx.command_path} --help'." if error.ctx else ""
+        _report(console, error.format_message() + hint)
+        return USAGE
     return DONE
 
 

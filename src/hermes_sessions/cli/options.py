@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.selection import SelectionOptions
+from hermes_sessions.errors import InvalidInput
 
 #: Numbers of this many digits always fit into 64 bits.
 _DIGITS = 18
@@ -42,6 +44,73 @@ source_option = click.option(
     "--source", metavar="NAME", help="Only sessions from this source: cli, telegram, discord, …"
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+def selection_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that select sessions, and their values as *selection*."""
+
+    def command(**values: Any) -> None:
+        given = SelectionOptions(**{name: values.pop(name) for name in SelectionOptions._fields})
+        if given.here and given.workspace is not None:
+            raise click.UsageError("--here and --workspace cannot be combined.")
+        function(**values, selection=given)
+
+    functools.update_wrapper(command, function)
+    decorated: Callable[..., None] = command
+    for option in reversed(_SELECTION_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _tags(_context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+    from hermes_sessions.model.labels import normalize_tag
+
+    try:
+        return tuple(map(normalize_tag, value))
+    except InvalidInput as error:
+        raise click.BadParameter(str(error), param=parameter) from error
+
+
+def _pairs(_context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+    pairs = [text.partition("=") for text in value]
+    for text, (key, sign, _) in zip(value, pairs, strict=True):
+        if not key or not sign:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE.", param=parameter)
+    return tuple((key, wanted) for key, _, wanted in pairs)
+
+
+_SELECTION_OPTIONS = (
+    click.option(
+        "--tag",
+        "tags",
+        metavar="NAME",
+        multiple=True,
+        callback=_tags,
+        help="Only sessions with this tag. Can be repeated: all must be there.",
+    ),
+    click.option(
+        "--not-tag",
+        "exclude_tags",
+        metavar="NAME",
+        multiple=True,
+        callback=_tags,
+        help="Only sessions without this tag. Can be repeated.",
+    ),
+    click.option(
+        "--meta",
+        "metadata",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_pairs,
+        help="Only sessions whose metadata has this value. Can be repeated.",
+    ),
+    click.option(
+        "--workspace",
+        metavar="NAME",
+        help="Only sessions of this workspace: a name, an id or a directory.",
+    ),
+    click.option("--here", is_flag=True, help="Only sessions of the current directory's project."),
+)
 
 
 def whole_number(at_least: int) -> Callable[[click.Context, click.Parameter, str], int]:

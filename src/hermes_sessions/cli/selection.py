@@ -1,16 +1,14 @@
-"""Options that select sessions by their labels and their workspace.
+"""The selection of sessions by their labels and their workspace.
 
-Several commands share them: ``--tag``, ``--not-tag``, ``--meta``, ``--workspace`` and ``--here``.
+Several commands share it. `cli.options` declares its options: ``--tag``, ``--not-tag``, ``--meta``,
+``--workspace`` and ``--here``.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import click
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, NotFound
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -62,11 +60,11 @@ EVERYTHING: Final = Selection()
 class SelectionOptions(NamedTuple):
     """The values of the options; `read` needs the store."""
 
-    tags: tuple[str, ...]
-    exclude_tags: tuple[str, ...]
-    metadata: tuple[tuple[str, str], ...]
-    workspace: str | None
-    here: bool
+    tags: tuple[str, ...] = ()
+    exclude_tags: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+    workspace: str | None = None
+    here: bool = False
 
     def read(self, db: SessionDB) -> Selection:
         """Return the selection.
@@ -90,71 +88,7 @@ class SelectionOptions(NamedTuple):
         return next((name for name, value in zip(names, self, strict=True) if value), None)
 
 
-def selection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, and their values as *selection*."""
-
-    def command(**values: Any) -> None:
-        given = SelectionOptions(**{name: values.pop(name) for name in SelectionOptions._fields})
-        if given.here and given.workspace is not None:
-            raise click.UsageError("--here and --workspace cannot be combined.")
-        function(**values, selection=given)
-
-    functools.update_wrapper(command, function)
-    decorated: Callable[..., None] = command
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
-def _tags(_context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
-    from hermes_sessions.model.labels import normalize_tag
-
-    try:
-        return tuple(map(normalize_tag, value))
-    except InvalidInput as error:
-        raise click.BadParameter(str(error), param=parameter) from error
-
-
-def _pairs(_context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
-    pairs = [text.partition("=") for text in value]
-    for text, (key, sign, _) in zip(value, pairs, strict=True):
-        if not key or not sign:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE.", param=parameter)
-    return tuple((key, wanted) for key, _, wanted in pairs)
-
-
-_OPTIONS = (
-    click.option(
-        "--tag",
-        "tags",
-        metavar="NAME",
-        multiple=True,
-        callback=_tags,
-        help="Only sessions with this tag. Can be repeated: all must be there.",
-    ),
-    click.option(
-        "--not-tag",
-        "exclude_tags",
-        metavar="NAME",
-        multiple=True,
-        callback=_tags,
-        help="Only sessions without this tag. Can be repeated.",
-    ),
-    click.option(
-        "--meta",
-        "metadata",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=_pairs,
-        help="Only sessions whose metadata has this value. Can be repeated.",
-    ),
-    click.option(
-        "--workspace",
-        metavar="NAME",
-        help="Only sessions of this workspace: a name, an id or a directory.",
-    ),
-    click.option("--here", is_flag=True, help="Only sessions of the current directory's project."),
-)
+NO_OPTIONS: Final = SelectionOptions()
 
 
 def current_directory() -> str:

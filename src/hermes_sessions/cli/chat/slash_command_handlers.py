@@ -24,9 +24,9 @@ from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.search_results import HitContext, hit_lines, search_report_lines
 from hermes_sessions.cli.render.text_width import cut
+from hermes_sessions.cli.session_list import HIDDEN_SOURCES
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.sessions.export_formats import FORMS, JSONL, form_of, write_as
-from hermes_sessions.cli.sessions.list import HIDDEN_SOURCES
 from hermes_sessions.cli.store import is_file_of_store
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB

@@ -10,7 +10,7 @@ from itertools import dropwhile
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import pass_console, source_option
+from hermes_sessions.cli.options import pass_console, selection_options, source_option
 from hermes_sessions.cli.render.humanize import counted, moment
 from hermes_sessions.cli.render.picker import (
     LEAST_COLUMNS,
@@ -25,9 +25,9 @@ from hermes_sessions.cli.render.shell_commands import resume_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap
 from hermes_sessions.cli.render.transcript import message_lines
-from hermes_sessions.cli.selection import SelectionOptions, selection_options
+from hermes_sessions.cli.selection import SelectionOptions
+from hermes_sessions.cli.session_list import HIDDEN_SOURCES
 from hermes_sessions.cli.sessions.browse_picker import Picker, Row, rows_for
-from hermes_sessions.cli.sessions.list import HIDDEN_SOURCES
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB

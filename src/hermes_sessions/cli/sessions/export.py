@@ -10,10 +10,10 @@ import click
 
 from hermes_sessions.cli.console import Console, Progress
 from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, atomic_write
-from hermes_sessions.cli.options import pass_console, source_option, time_span
+from hermes_sessions.cli.options import pass_console, selection_options, source_option, time_span
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.selection import Selection, SelectionOptions, selection_options
+from hermes_sessions.cli.selection import Selection, SelectionOptions
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.sessions.export_formats import FORMS, JSONL, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store, open_for_reading, open_for_searching

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import QuickCommand
-from hermes_sessions.cli.options import pass_console, source_option, time_span, whole_number
-from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, session_table
-from hermes_sessions.cli.selection import (
-    SelectionOptions,
-    columns_of_labels,
+from hermes_sessions.cli.options import (
+    pass_console,
     selection_options,
+    source_option,
+    time_span,
+    whole_number,
 )
-from hermes_sessions.cli.store import open_for_reading
-from hermes_sessions.model.scope import Scope
-
-#: Sessions of integrations are shown only when their source is asked for.
-HIDDEN_SOURCES = ("tool",)
-_ALL = -1
+from hermes_sessions.cli.session_list import DEFAULT_LIMIT, print_sessions
 
 
 @click.command("list", cls=QuickCommand, short_help="List sessions, most recently active first.")
@@ -26,7 +23,7 @@ _ALL = -1
 @click.option(
     "--limit",
     metavar="N",
-    default="20",
+    default=str(DEFAULT_LIMIT),
     callback=whole_number(at_least=1),
     show_default=True,
     help="How many sessions to show.",
@@ -44,19 +41,7 @@ _ALL = -1
 @selection_options
 @pass_console
 def list_sessions(
-    console: Console,
-    *,
-    source: str | None,
-    limit: int,
-    everything: bool,
-    by_start: bool,
-    since: str | None,
-    until: str | None,
-    user: str | None,
-    archived: bool,
-    pinned: bool,
-    children: bool,
-    selection: SelectionOptions,
+    console: Console, *, since: str | None, until: str | None, **options: Any
 ) -> None:
     """List sessions, most recently active first.
 
@@ -64,29 +49,4 @@ def list_sessions(
     are shown only with --source tool.
     """
     after, before = time_span(console, since, until)
-    with open_for_reading(console) as db:
-        found = db.list_sessions_rich(
-            source=source,
-            exclude_sources=None if source else HIDDEN_SOURCES,
-            limit=_ALL if everything else limit,
-            include_children=children,
-            order_by_last_active=not by_start,
-            archived_only=archived,
-            pinned_only=pinned,
-            since=after,
-            until=before,
-            scope=Scope(user_id=user),
-            compact_rows=True,
-            **selection.read(db).parameters(),
-        )
-        labels = columns_of_labels(db, found)
-    if console.as_json:
-        from hermes_sessions.cli.render.json_output import sessions_document
-
-        console.print_json(sessions_document(found))
-    elif not found:
-        console.print("No sessions found.")
-    else:
-        when = STARTED if by_start else LAST_ACTIVE
-        now, style = console.clock(), console.style
-        console.print(session_table(found, now=now, style=style, when=when, labels=labels))
+    print_sessions(console, after=after, before=before, **options)

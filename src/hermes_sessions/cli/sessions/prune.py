@@ -12,11 +12,12 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import (
     number_of_days,
     pass_console,
+    selection_options,
     source_option,
     yes_option,
 )
 from hermes_sessions.cli.render.humanize import date
-from hermes_sessions.cli.selection import SelectionOptions, selection_options
+from hermes_sessions.cli.selection import SelectionOptions
 from hermes_sessions.cli.sessions.delete import (
     confirm_removal,
     dry_run_option,

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import pass_console, time_span, whole_number
+from hermes_sessions.cli.options import pass_console, selection_options, time_span, whole_number
 from hermes_sessions.cli.render.search_results import HitContext, hit_lines, search_report_lines
 from hermes_sessions.cli.render.shell_commands import command_line
-from hermes_sessions.cli.selection import SelectionOptions, selection_options
+from hermes_sessions.cli.selection import SelectionOptions
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.storage.search.answer import Hit, SearchAnswer
