@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,8 +122,19 @@ def install(requirements: str, lock: int) -> None:
     own = [ROOT, *([ROOT / "testing"] if requirements == "dev" else [])]
     editable = [argument for path in own for argument in ("-e", path)]
     run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *editable, lock=lock)
+    compile_sources(lock)
     # What "hermes-sessions adopt" does in an environment without hermes-agent.
     shutil.copy2(VENV / "bin" / "hermes-sessions", VENV / "bin" / "hermes")
+
+
+def compile_sources(lock: int) -> None:
+    """Compile the clone's modules, as pip compiles packages, so that the first start is fast.
+
+    It stays fast where Python may not write bytecode. A module that cannot be compiled stops only
+    the command that imports it.
+    """
+    with suppress(SetupError):
+        run(VENV / "bin" / "python", "-I", "-m", "compileall", "-q", ROOT / "src", lock=lock)
 
 
 def main(requirements: str, *named_stamps: str) -> int:

@@ -11,8 +11,10 @@ import shutil
 import signal
 import subprocess
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +60,11 @@ class Clone:
     wheels: Path  # pip separates several such places by spaces, so this path has none
 
     def start(
-        self, *arguments: str, script: Path | None = None, directory: Path | None = None
+        self,
+        *arguments: str,
+        script: Path | None = None,
+        directory: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [script or self.root / "hermes", *arguments],
@@ -68,6 +74,7 @@ class Clone:
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": str(self.wheels),
                 "PIP_CACHE_DIR": str(self.wheels / "cache"),
+                **(environ or {}),
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -76,10 +83,8 @@ class Clone:
             start_new_session=True,
         )
 
-    def run(
-        self, *arguments: str, script: Path | None = None, directory: Path | None = None
-    ) -> tuple[int, str, str]:
-        process = self.start(*arguments, script=script, directory=directory)
+    def run(self, *arguments: str, **options: Any) -> tuple[int, str, str]:
+        process = self.start(*arguments, **options)
         out, err = process.communicate()
         return process.returncode, out, err
 
@@ -162,6 +167,14 @@ def test_one_set_up_serves_every_way_of_calling(clone: Clone, tmp_path: Path) ->
     code, out, err = moved.run()
     assert (code, out) == (0, f"2.0|{moved.root}\n"), err
     assert moved.run() == (0, f"2.0|{moved.root}\n", "")
+
+
+def test_set_up_compiles_the_modules_of_the_clone(clone: Clone) -> None:
+    (clone.root / "src" / "broken.py").write_text("def:\n")
+    code, _, err = clone.run(environ={"PYTHONDONTWRITEBYTECODE": "1"})
+    assert code == 0, err
+    compiled = list((clone.root / "src" / "__pycache__").iterdir())
+    assert [path.name.partition(".")[0] for path in compiled] == ["stand_in"]
 
 
 def test_a_newer_release_of_what_is_locked_changes_nothing(clone: Clone) -> None:
