@@ -31,7 +31,7 @@ def may_mount(directory: Path) -> bool:
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 @pytest.mark.fault(
     "The disk is full",
-    "Refused in words; what was stored can be read; it continues when there is room",
+    "Refused with a clear error; stored data can be read; writes continue once there is room",
     on="sqlite",
 )
 def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 @pytest.mark.fault(
     "The file may not grow",
-    "Refused in words; what was stored can be read; it continues when there is room",
+    "Refused with a clear error; stored data can be read; writes continue once there is room",
     on="sqlite",
 )
 def test_a_limit_on_the_size_of_a_file(journal: str, tmp_path: Path) -> None:

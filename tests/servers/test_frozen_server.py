@@ -50,7 +50,9 @@ VERBS: dict[str, Callable[[SessionDB], object]] = {
 @pytest.mark.slow
 @pytest.mark.timeout(HANG)
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.fault("The server is frozen", "Refused in words, in time; used again once it answers")
+@pytest.mark.fault(
+    "The server is frozen", "Refused with a clear error, in time; used again once it answers"
+)
 def test_a_frozen_server_is_given_up(place: Place, db: SessionDB, verb: str) -> None:
     with frozen(place), pytest.raises(StoreUnavailable):
         VERBS[verb](db)

@@ -74,7 +74,7 @@ def test_a_read_after_the_connection_was_lost(place: Place) -> None:
             db.replace_messages("s", [{"role": "user", "content": "here"}])
 
 
-@pytest.mark.fault("The server stays unavailable", "Refused in words, in time")
+@pytest.mark.fault("The server stays unavailable", "Refused with a clear error, in time")
 def test_a_server_that_stays_unavailable(place: Place) -> None:
     """Neither a hang nor another store: an error that says so, after the time allowed."""
     proxy = Proxy(place.port)

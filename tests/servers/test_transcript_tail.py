@@ -84,7 +84,7 @@ def test_one_of_those_that_replace_the_end_succeeds(url: str) -> None:
 
 @pytest.mark.fault(
     "A process that replaces the end of a transcript is killed",
-    "The end is that of one round, whole, and the revision tells of which",
+    "The end is that of one round, complete, and the revision shows which",
 )
 def test_a_process_that_is_killed_while_it_replaces_the_end(url: str, long_run: bool) -> None:
     """The end is that of one round, whole, and the revision tells whether it took place."""

@@ -32,7 +32,7 @@ def made(request: pytest.FixtureRequest, directory: Path) -> Path:
 
 @pytest.mark.fault(
     "A bit of a backup is flipped, or its end is missing",
-    "It is called damaged, and never restored",
+    "Reported as damaged, and never restored",
     on="sqlite",
 )
 def test_a_flipped_bit_anywhere(made: Path, long_run: bool) -> None:
@@ -51,7 +51,7 @@ def test_a_flipped_bit_anywhere(made: Path, long_run: bool) -> None:
 
 @pytest.mark.fault(
     "A bit of a backup is flipped, or its end is missing",
-    "It is called damaged, and never restored",
+    "Reported as damaged, and never restored",
     on="sqlite",
 )
 def test_cut_off_anywhere(made: Path) -> None:

@@ -39,7 +39,7 @@ def points(total: int, long_run: bool) -> list[int]:
 @pytest.mark.parametrize("portable", ["", "portable"])
 @pytest.mark.fault(
     "Killed while a backup is made",
-    "What is called a backup is one; the store is as it was",
+    "Whatever has the name of a backup is complete; the store is unchanged",
     on="sqlite",
 )
 def test_killed_while_making_one(
@@ -107,7 +107,7 @@ def test_killed_while_restoring(kind: str, tmp_path: Path, directory: Path, long
 
 @pytest.mark.fault(
     "No room for a backup, or for a restored store",
-    "Refused in words; the store is as it was, and nothing is left behind",
+    "Refused with a clear error; the store is unchanged, and nothing is left behind",
     on="sqlite",
 )
 def test_no_room_for_a_backup(tmp_path: Path, directory: Path) -> None:
@@ -120,7 +120,7 @@ def test_no_room_for_a_backup(tmp_path: Path, directory: Path) -> None:
 
 @pytest.mark.fault(
     "No room for a backup, or for a restored store",
-    "Refused in words; the store is as it was, and nothing is left behind",
+    "Refused with a clear error; the store is unchanged, and nothing is left behind",
     on="sqlite",
 )
 def test_no_room_for_a_restored_store(tmp_path: Path, directory: Path) -> None:

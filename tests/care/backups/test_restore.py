@@ -182,7 +182,7 @@ def test_a_server_on_which_a_gateway_runs(new_store: NewStore, directory: Path) 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
 @pytest.mark.fault(
     "A damaged backup is restored into a server",
-    "Refused in words; the store stays empty",
+    "Refused with a clear error; the store stays empty",
 )
 def test_a_damaged_backup_leaves_a_server_empty(
     kind: str, new_store: NewStore, directory: Path

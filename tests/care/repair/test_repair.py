@@ -296,7 +296,7 @@ def test_this_process_has_it_open(path: Path) -> None:
 
 @pytest.mark.fault(
     "A repair is killed",
-    "The damaged file is there; the next run completes it",
+    "The damaged file is kept; the next run completes the repair",
     on="sqlite",
 )
 def test_a_repair_that_died_before_its_last_step(path: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_repair_that_died_before_its_last_step(path: Path) -> None:
 
 @pytest.mark.fault(
     "A repair is killed",
-    "The damaged file is there; the next run completes it",
+    "The damaged file is kept; the next run completes the repair",
     on="sqlite",
 )
 def test_a_run_that_was_killed_leaves_nothing_behind(path: Path) -> None:
@@ -461,7 +461,7 @@ def _write_into_log(path: Path) -> int:
 @pytest.mark.parametrize("place", ["beginning", "mark", "middle"])
 @pytest.mark.fault(
     "The write-ahead log is damaged",
-    "It is called damaged, never an empty store",
+    "Reported as damaged, never as an empty store",
     on="sqlite",
 )
 def test_a_damaged_log_is_not_a_missing_log(path: Path, place: str) -> None:

@@ -175,7 +175,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.fault(
     "An earlier version opens a store that has attachments",
-    "It is refused in words; without attachments, it keeps working",
+    "Refused with a clear error; without attachments, it keeps working",
 )
 @pytest.mark.parametrize("release", ["0.1.0", "0.2.0"])
 def test_an_earlier_version(url: str, tmp_path: Path, release: str) -> None:

@@ -408,7 +408,7 @@ def test_an_earlier_version_of_the_store_beside_this_one(shared: Shared) -> None
 @pytest.mark.slow
 @pytest.mark.fault(
     "Programs write documented columns while several handles list, append and prune",
-    "Nothing waits for ever, nothing is lost, and lists show the last state",
+    "Nothing waits forever, nothing is lost, and lists show the last state",
 )
 def test_many_at_once(shared: Shared) -> None:
     names = [f"s{number}" for number in range(6)]
@@ -477,7 +477,7 @@ def test_settling_ends_while_programs_keep_writing(shared: Shared, monkeypatch: 
 @pytest.mark.slow
 @pytest.mark.fault(
     "A process is killed while it works out what other programs changed",
-    "Nothing half done is seen, and the next list completes it",
+    "No partial result is visible, and the next list completes it",
 )
 @pytest.mark.parametrize("sessions", [1, 3])
 def test_killed_while_settling(shared: Shared, sessions: int) -> None:

@@ -187,7 +187,7 @@ def test_a_child_does_not_keep_the_locks_of_a_killed_parent(tmp_path: Path) -> N
 
 @pytest.mark.fault(
     "The write-ahead log is removed before, during or at the end of a write",
-    "The write is stored once, or refused as in doubt; the next one is stored; the doctor tells",
+    "The write is stored once, or refused as in doubt; the next is stored; the doctor reports it",
     on="sqlite",
 )
 def test_a_log_that_is_removed_is_noticed_before_a_write_is_acknowledged(tmp_path: Path) -> None:
