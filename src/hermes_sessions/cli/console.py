@@ -3,8 +3,6 @@
 Data goes to standard output; questions, progress, warnings and errors go to standard error.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -61,7 +59,7 @@ class Progress:
         bar.update(min(self._done, self._total))
         return bar
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> "Progress":
         return self
 
     def __exit__(
@@ -74,7 +72,7 @@ class Progress:
             self._bar.__exit__(kind, error, trace)
 
 
-def show_library_warnings(console: Console) -> AbstractContextManager[None]:
+def show_library_warnings(console: "Console") -> AbstractContextManager[None]:
     """Print warnings of the library inside the block, one line each, without their origin."""
     return warnings_shown_by(lambda text: console.tell(f"Warning: {one_line(text)}"))
 

@@ -4,8 +4,6 @@ Several commands share it. `cli.options` declares its options: ``--tag``, ``--no
 ``--workspace`` and ``--here``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -41,7 +39,7 @@ class Selection(NamedTuple):
             "workspace": self.workspace,
         }
 
-    def narrowed(self, conditions: SearchConditions) -> SearchConditions:
+    def narrowed(self, conditions: "SearchConditions") -> "SearchConditions":
         """Return the conditions of a search with these added."""
         from dataclasses import replace
 
@@ -114,7 +112,7 @@ def workspace_here(db: SessionDB) -> str:
     return directory if workspace is None else workspace["id"]
 
 
-def find_workspace(db: SessionDB, reference: str) -> WorkspaceRecord:
+def find_workspace(db: SessionDB, reference: str) -> "WorkspaceRecord":
     """Return the workspace that a name, an id or a directory means.
 
     Raises:

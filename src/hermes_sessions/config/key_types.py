@@ -4,8 +4,6 @@ A kind reads text, never YAML's own types: values of ``${VAR}`` and of environme
 text, and YAML would turn ``on`` and ``1:30`` into something else.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

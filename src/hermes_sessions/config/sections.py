@@ -25,7 +25,6 @@ from hermes_sessions.config.error_text import is_secret
 from hermes_sessions.config.key_types import REQUIRED, HomeDefault, Key, Kind
 
 V_co = TypeVar("V_co", covariant=True)
-S = TypeVar("S", bound="SettingsSection")
 
 
 class Subsection:
@@ -171,6 +170,9 @@ class SettingsSection:
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.__dict__.items() if not is_secret(name)}
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+
+
+S = TypeVar("S", bound=SettingsSection)
 
 
 def _defaults(

@@ -1,7 +1,5 @@
 """Model prices in US dollars per million tokens, as written in the configuration."""
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 

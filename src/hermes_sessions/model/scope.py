@@ -5,8 +5,6 @@ user sees their own sessions, and a group chat sees its conversations. Text outs
 appears, not even in a count.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -10,8 +10,6 @@ other question mark and no literal values. Text parameters and text results pass
 inside the transaction, so that no caller can forget it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -200,7 +198,7 @@ class MigrationSteps(NamedTuple):
     upgraded: FileUpgrade | None = None
 
     @classmethod
-    def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> MigrationSteps:
+    def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> "MigrationSteps":
         """Sort the *declared* steps, pairs of a name and whether it is finishing, by state."""
         left = [(name, is_finishing) for name, is_finishing in declared if name not in taken]
         return cls(
@@ -269,7 +267,7 @@ class SessionDBProvider(ABC):
         cls,
         url: str,  # noqa: ARG003
         open_options: OpenOptions = DEFAULT_OPEN_OPTIONS,  # noqa: ARG003
-    ) -> SessionDBProvider:
+    ) -> "SessionDBProvider":
         """Open the store that *url* names.
 
         Raises:
@@ -280,8 +278,8 @@ class SessionDBProvider(ABC):
 
     @classmethod
     def from_settings(
-        cls, settings: SessionDBSettings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
-    ) -> SessionDBProvider:
+        cls, settings: "SessionDBSettings", open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    ) -> "SessionDBProvider":
         """Open the configured store; without a section of its own, by ``sessiondb.dsn``.
 
         Raises:
@@ -344,7 +342,7 @@ class SessionDBProvider(ABC):
 
     @property
     @abstractmethod
-    def search_index(self) -> SearchIndex:
+    def search_index(self) -> "SearchIndex":
         """The database's inverted index."""
 
     def others_are_writing(self) -> bool:
@@ -373,7 +371,7 @@ class SessionDBProvider(ABC):
         del has_time
         return Space()
 
-    def copy_image(self, target: Path, on_progress: Callable[[int, int], None]) -> None:
+    def copy_image(self, target: "Path", on_progress: Callable[[int, int], None]) -> None:
         """Copy one snapshot of the store to a new file while others may write. Only where `is_file`
         says so.
 
@@ -439,7 +437,7 @@ class SessionDBProvider(ABC):
         """Run the finishing steps, once no older version runs any more; return their names."""
         return ()
 
-    def raw_sql(self) -> RawStatements | None:
+    def raw_sql(self) -> "RawStatements | None":
         """Return an object like a connection for SQL of callers, written for SQLite; None if this
         database does not run such statements.
         """

@@ -6,8 +6,6 @@ entry point ``hermes_sessions.providers``: its name, which is also the name in t
 the scheme of URLs, leads to a subclass of `SessionDBProvider`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -38,7 +36,7 @@ class OpenedProvider(NamedTuple):
     provider: SessionDBProvider
     max_message_bytes: int | None = None
     trash_days: int | None = None
-    find_retention: Callable[[], RetentionPolicies] | None = None
+    find_retention: Callable[[], "RetentionPolicies"] | None = None
     attachments: AttachmentLimits | None = None
     synonyms: tuple[str, ...] = ()
 
@@ -58,7 +56,7 @@ def open_provider(
 
 
 def open_configured(
-    settings: Settings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    settings: "Settings", open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
 ) -> OpenedProvider:
     """Open the store that *settings* configure.
 
@@ -80,14 +78,14 @@ def open_configured(
     )
 
 
-def attachment_limits(settings: Settings) -> AttachmentLimits:
+def attachment_limits(settings: "Settings") -> AttachmentLimits:
     """Return what is configured to be stored outside of the rows of messages."""
     configured = settings.storage.attachments
     threshold = configured.threshold if configured.enabled else None
     return AttachmentLimits(threshold, configured.max_bytes)
 
 
-def _retention(settings: Settings) -> RetentionPolicies:
+def _retention(settings: "Settings") -> "RetentionPolicies":
     # Few commands need it, and `hermes sessions list` must not load it.
     from hermes_sessions.config.retention_policies import retention_policies
 
@@ -133,7 +131,7 @@ def find_provider(name: str) -> type[SessionDBProvider]:
     return _find_elsewhere(name)
 
 
-def file_care() -> FileCare:
+def file_care() -> "FileCare":
     """Return the tools for stores in a single file, independent of the configured database."""
     from hermes_sessions.storage.sqlite.file_care import SQLiteFileCare
 

@@ -1,7 +1,5 @@
 """What every repository needs: the provider, the clock, the limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -66,9 +64,9 @@ class StoreContext(NamedTuple):
     #: How long maintenance leaves sessions in the trash.
     trash_days: float = DEFAULT_TRASH_DAYS
     #: Tells what may be deleted in time; None where nothing is configured.
-    find_retention: Callable[[], RetentionPolicies] | None = None
+    find_retention: Callable[[], "RetentionPolicies"] | None = None
 
     @property
-    def retention(self) -> RetentionPolicies | None:
+    def retention(self) -> "RetentionPolicies | None":
         """What may be deleted in time; None where nothing is configured."""
         return self.find_retention() if self.find_retention is not None else None

@@ -6,8 +6,6 @@ column, declare it at the end of its table with ``since``, and add that step to 
 docs/decisions/0019-columns.md.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal, NamedTuple
 
 #: ``serial``: a generated number. ``name``: text of bounded length that may be part of a key.

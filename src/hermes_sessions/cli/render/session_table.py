@@ -4,8 +4,6 @@ Three layouts. With titles: Title, Preview, Last Active, ID. When no row has a t
 Active, Src, ID. In a window too narrow for either: two lines per session.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

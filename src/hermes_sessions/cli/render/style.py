@@ -1,7 +1,5 @@
 """The style of output: colour, line drawing, width."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

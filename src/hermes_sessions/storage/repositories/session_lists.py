@@ -1,7 +1,5 @@
 """Lists and counts of sessions, read from summary columns only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
         StoreStats,
     )
     from hermes_sessions.storage.repositories.label_conditions import LabelFilter
+else:
+    LabelFilter = object  # loaded only for lists by labels
 
 #: Columns that a listed row takes from the tip of its chain; the others come from the head.
 _FROM_TIP: Final = frozenset(
@@ -108,7 +108,7 @@ class SessionLists:
         project_tips: bool,
         by_activity: bool,
         compact: bool,
-    ) -> list[SessionListing]:
+    ) -> "list[SessionListing]":
         """See `SessionDB.list_sessions_rich`."""
         if include_children:
             shown, head, tip = "1 = 1", "id", "id"
@@ -211,7 +211,7 @@ class SessionLists:
 
     def by_id(
         self, query: str | None, limit: int, scope: Scope, *, include_archived: bool
-    ) -> list[SessionListing]:
+    ) -> "list[SessionListing]":
         """See `SessionDB.search_sessions_by_id`."""
         needle = ascii_lower((query or "").strip())
         if not needle or limit <= 0:
@@ -226,7 +226,7 @@ class SessionLists:
             compact=False,
         )
 
-        def rank(row: SessionListing) -> int:
+        def rank(row: "SessionListing") -> int:
             ids = [ascii_lower(one) for one in (row["id"], row.get("_lineage_root_id")) if one]
             if needle in ids:
                 return 0
@@ -234,7 +234,7 @@ class SessionLists:
 
         return sorted(rows, key=rank)[:limit]
 
-    def cron_runs(self, job_id: str, limit: int, offset: int) -> list[SessionSummary]:
+    def cron_runs(self, job_id: str, limit: int, offset: int) -> "list[SessionSummary]":
         """See `SessionDB.list_cron_job_runs`."""
         if not job_id:
             return []
@@ -250,7 +250,7 @@ class SessionLists:
         records = [session_values(columns, row) for row in rows]
         return [cast("SessionSummary", one | {"preview": one["preview"] or ""}) for one in records]
 
-    def flat(self, source: str | None, limit: int, offset: int) -> list[RecentSession]:
+    def flat(self, source: str | None, limit: int, offset: int) -> "list[RecentSession]":
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
         rows = settled_rows(
@@ -293,7 +293,7 @@ class SessionLists:
             )
         return int(row[0]) if row else 0
 
-    def stats(self) -> StoreStats:
+    def stats(self) -> "StoreStats":
         """See `SessionDB.get_stats`."""
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -342,7 +342,7 @@ def _window(limit: int, offset: int) -> tuple[int, int]:
     return (_EVERYTHING if limit < 0 else limit), max(offset, 0)
 
 
-def _rich_record(columns: list[str], row: tuple[Any, ...]) -> SessionListing:
+def _rich_record(columns: list[str], row: tuple[Any, ...]) -> "SessionListing":
     record = session_values(columns, row[:-3])
     preview, last_active, head_id = row[-3:]
     record["preview"] = preview or ""

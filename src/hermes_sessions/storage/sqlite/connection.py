@@ -1,7 +1,5 @@
 """Opening a connection with the settings that all connections of a store share."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

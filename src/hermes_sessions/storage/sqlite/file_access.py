@@ -3,8 +3,6 @@
 Nothing here opens a database file: closing a descriptor of it would drop the locks of this process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """Identifies what a file is before it is opened as a store, without changing it."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from enum import Enum

@@ -12,8 +12,6 @@ write the file.
 The tables are declared in ``storage/tables.py``; ``table_ddl.py`` renders them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
