@@ -60,7 +60,7 @@ def test_a_plug_in_registers_its_platform() -> None:
     assert ours is Platform("smoke-signal") is Platform.register("SMOKE-SIGNAL")
     assert not ours.pii_safe
     assert Platform.register("smoke-signal", pii_safe=True).pii_safe
-    with pytest.raises(InvalidInput, match="not blank"):
+    with pytest.raises(InvalidInput, match="must not be blank"):
         Platform.register("  ")
 
 

@@ -20,7 +20,7 @@ STORAGE = Path(hermes_sessions.storage.__file__).parent
 #: How a next step begins.
 VERBS = (
     *("Check", "Connect", "Create", "Free", "Give", "Grant", "Install", "Look", "Lower", "Open"),
-    *("Raise", "Repeat", "Run", "Set", "Try", "Update", "Wait"),
+    *("Raise", "Repeat", "Run", "Set", "Try", "Update", "Use", "Wait"),
 )
 
 

@@ -94,7 +94,8 @@ def translate(
     text = writer.written()
     if not isinstance(params, Mapping) and writer.used != len(params):
         raise StatementRefused(
-            f"The statement uses {writer.used} parameters, and {len(params)} were given."
+            f"The statement uses {writer.used} parameters, and {len(params)} were given. "
+            f"Give one for each."
         )
     return Translated("SELECT" if verb == "WITH" else verb, text, tuple(writer.params))
 
@@ -190,7 +191,7 @@ class _Writer:
         try:
             value = self._given[self.used] if text == "?" else self._given[text[1:]]  # type: ignore[call-overload,index]
         except (IndexError, KeyError, TypeError) as error:
-            raise StatementRefused(f"There is no parameter for {text}.") from error
+            raise StatementRefused(f"There is no parameter for {text}. Give one.") from error
         self.params.append(value)
         self.used += 1
         return "?"
@@ -230,7 +231,7 @@ class _Writer:
             depth += (self._tokens[index].text == "(") - (self._tokens[index].text == ")")
             if depth == 0:
                 return index
-        raise StatementRefused("A parenthesis of the statement is not closed.")
+        raise StatementRefused("A parenthesis of the statement is not closed. Check the statement.")
 
     def _null_order(self, end: int) -> str:
         is_descending = self._before(end).word == "DESC"
