@@ -349,7 +349,7 @@ TARGETS: tuple[Target, ...] = (
         what="hermes sessions list, to Hermes 0.13",
         unit="×",
         measure=_against(HERMES, "startup", "list_ms"),
-        must=at_most(0.4),
+        must=at_most(0.3),
         goal=at_most(0.25),
     ),
     Target(
