@@ -67,6 +67,6 @@ def test_opening_where_there_is_no_room_for_locks(tmp_path: Path) -> None:
     directory.mkdir()
     path = directory / "state.db"
     if may_mount(directory):  # A limit on file sizes would stop the reader, too.
-        prefix = disks.on_a_small_disk(directory, 1024, tmp_path / "results")
+        prefix = disks.on_a_small_disk(directory, 2048, tmp_path / "results")
         said = start("open_on_full_disk", path, prefix=prefix).succeeded()
         assert said == ["to write: DiskFull", "to read: kept", "with room again: kept"]

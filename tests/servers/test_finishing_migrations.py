@@ -38,7 +38,7 @@ def test_a_finishing_step_waits_to_be_asked_for(
     before = tuple(step.name for step in schema_of(kind).MIGRATIONS)
     declare_finishing_step(kind, monkeypatch)
     with SessionDB.from_url(url) as db:
-        assert db.provider.steps() == (before, (), ("9999_less",))
+        assert db.provider.steps() == (before, (), ("9999_less",), None)
         assert db.try_acquire_compression_lock("s", "holder", 10)
         assert db.provider.finish_steps() == ("9999_less",)
         assert db.provider.finish_steps() == ()

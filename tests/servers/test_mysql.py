@@ -425,5 +425,5 @@ def test_ports_for_servers_are_below_the_ephemeral_range() -> None:
 
 def test_a_server_that_is_not_there() -> None:
     nowhere = Options(port=free_port(), database="x", lock_timeout=0.1)
-    with pytest.raises(StoreUnreachable, match=f"{nowhere.port}.*Check that it runs"):
+    with pytest.raises(StoreUnreachable, match=f"{nowhere.port}.*Check that it is running"):
         MySQLSessionDBProvider(nowhere).initialize()

@@ -18,24 +18,51 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def reading_older(provider: SessionDBProvider) -> SessionDBProvider:
-    """Return the provider, wrapped if it is read-only and its store lacks columns: reads return
-    their defaults.
+    """Return the provider; if it is read-only, reads return the defaults of columns that its store
+    lacks.
     """
     if not COLUMN_STEPS or not provider.read_only:
         return provider
-    missing = [column for step in provider.steps().waiting for _, column in added_by(step)]
-    return cast("SessionDBProvider", _OlderStore(provider, missing)) if missing else provider
+    return cast("SessionDBProvider", _OlderStore(provider))
 
 
 class _OlderStore:
     """A provider whose reads replace missing columns; delegates everything else."""
 
-    def __init__(self, provider: SessionDBProvider, missing: list[Column]) -> None:
+    def __init__(self, provider: SessionDBProvider) -> None:
         self._provider = provider
+        #: None before the first read: opening a store must not read it, which locks the file and
+        #: may take space.
+        self._missing: _MissingColumns | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    def read(self) -> AbstractContextManager[ReadTransaction]:
+        """See `SessionDBProvider.read`."""
+        return self._reading()
+
+    @contextmanager
+    def _reading(self) -> Iterator[ReadTransaction]:
+        if self._missing is None:
+            waiting = self._provider.steps().waiting
+            self._missing = _MissingColumns([c for step in waiting for _, c in added_by(step)])
+        with self._provider.read() as tx:
+            if self._missing.names:
+                yield _OlderTransaction(tx, self._missing.without)
+            else:
+                yield tx
+
+
+class _MissingColumns:
+    """Columns that a store lacks."""
+
+    def __init__(self, missing: list[Column]) -> None:
         self._defaults = {
             column.name: "NULL" if column.default is None else str(column.default)
             for column in missing
         }
+        self.names = frozenset(self._defaults)
         names = "|".join(map(re.escape, self._defaults))
         self._named = re.compile(rf'(?:\b\w+\.)?(?:"({names})"|\b({names})\b)')
         #: Tables that have a column of such a name: a statement about them means theirs.
@@ -48,19 +75,8 @@ class _OlderStore:
             for name in self._defaults
         }
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._provider, name)
-
-    def read(self) -> AbstractContextManager[ReadTransaction]:
-        """See `SessionDBProvider.read`."""
-        return self._reading()
-
-    @contextmanager
-    def _reading(self) -> Iterator[ReadTransaction]:
-        with self._provider.read() as tx:
-            yield _OlderTransaction(tx, self._without)
-
-    def _without(self, sql: str) -> str:
+    def without(self, sql: str) -> str:
+        """Return a statement with defaults in place of the columns."""
         words = set(_WORD.findall(sql))
 
         def replaced(found: re.Match[str]) -> str:

@@ -120,8 +120,6 @@ _OF_SQLITE: Final = "SQLite's own"
 _VIEW: Final = "a view, which has no rows of its own"
 _UNREADABLE: Final = "a kind of table that cannot be read here"
 _LOCKS: Final = "locks of programs that use that file"
-_ATTACHED: Final = "attachments come with their messages; hermes sessiondb migrate moves all blobs"
-_BLOB_TABLES: Final = frozenset(table.name for table in tables.BLOB_TABLES)
 _OF_THE_STORE: Final = "specific to that store; hermes sessiondb migrate moves a whole store"
 _ROWS_PER_WRITE: Final = 500
 _LISTED_DAMAGE: Final = 100
@@ -451,8 +449,7 @@ class HermesDatabase:
         if name == "compression_locks" and not self.is_ours:
             return _LOCKS
         if self.is_ours and (name.startswith("search_") or name in _NOT_COPIED_OF_OURS):
-            beside = _ATTACHED if name in _BLOB_TABLES else _OF_THE_STORE
-            return _INDEX if name.startswith("search_") else beside
+            return _INDEX if name.startswith("search_") else _OF_THE_STORE
         if kind == "virtual":
             try:
                 self._connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 1").fetchall()
