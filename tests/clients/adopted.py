@@ -128,7 +128,7 @@ class Home:
         """Run ``hermes`` with *arguments*, and check its exit status."""
         done = self._finish([self.environment / "bin" / "hermes", *arguments])
         if status is not None:
-            assert done.returncode == status, done.stdout + done.stderr
+            assert done.returncode == status, f"{done.returncode}: {done.stdout}{done.stderr}"
         return done
 
     def shown(self, *arguments: str, status: int | None = 0) -> str:
