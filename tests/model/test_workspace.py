@@ -54,20 +54,20 @@ def test_no_secret_is_kept() -> None:
 
 
 def test_what_identifies_a_project() -> None:
-    place = Place("/work/app/src", "/work/app", "main", "git@host:team/app.git", "abc")
-    assert place.identities() == ["remote:host/team/app", "commit:abc", "path:/work/app"]
+    place = Place("/srv/app/src", "/srv/app", "main", "git@host:team/app.git", "abc")
+    assert place.identities() == ["remote:host/team/app", "commit:abc", "path:/srv/app"]
     assert place._replace(remote="../relative").identities()[0] == "commit:abc"
-    assert Place("/work/notes").identities() == ["path:/work/notes"]
+    assert Place("/srv/notes").identities() == ["path:/srv/notes"]
 
 
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (Place("/work/copy", "/work/copy", None, "git@host:team/app.git"), "app"),
-        (Place("/work/copy", "/work/copy", None, "https://github.com/Nous/Hermes.git"), "Hermes"),
-        (Place("/work/copy", "/work/copy", None, "https://host/team/my%20app"), "my app"),
-        (Place("/work/app/src", "/work/app", None, None, "abc"), "app"),
-        (Place("/work/notes"), "notes"),
+        (Place("/srv/copy", "/srv/copy", None, "git@host:team/app.git"), "app"),
+        (Place("/srv/copy", "/srv/copy", None, "https://github.com/Nous/Hermes.git"), "Hermes"),
+        (Place("/srv/copy", "/srv/copy", None, "https://host/team/my%20app"), "my app"),
+        (Place("/srv/app/src", "/srv/app", None, None, "abc"), "app"),
+        (Place("/srv/notes"), "notes"),
         (Place("/"), "/"),
         (Place("/" + "x" * 200), "x" * 100),
     ],

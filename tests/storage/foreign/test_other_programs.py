@@ -82,7 +82,7 @@ def revision(db: SessionDB, session_id: str) -> int:
 
 
 def test_their_appends_and_rewinds_raise_the_revision(shared: Shared) -> None:
-    """Decision 0022: what raises `next_ordinal` or `rewind_count` counts, whoever writes it."""
+    """Decision 0022: what raises `next_ordinal` or `rewind_count` counts, by any program."""
     with shared.open(clock=FrozenClock()) as db:
         talk(db, "a")
         seen = revision(db, "a")

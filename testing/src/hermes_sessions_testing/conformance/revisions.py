@@ -122,7 +122,7 @@ class TestRevisions:
         assert revision(db) == before + 3
 
     def test_a_restore_raises_it(self, db: SessionDB) -> None:
-        """Behaviours 119 and 120: so that nobody takes the transcript for the former one."""
+        """Behaviours 119 and 120: so that the transcript is not taken for the former one."""
         first = say(db, "s", "one", "two")[0]
         db.rewind_to_message("s", first)
         number = revision(db)
